@@ -1,0 +1,86 @@
+"""Penstock: durable data pipelines on Spark.
+
+Everything public is importable from here. Names are loaded when they are first used, so that
+``import penstock`` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.config import SparkConfig as SparkConfig
+    from penstock.errors import FencedError as FencedError
+    from penstock.errors import PenstockError as PenstockError
+    from penstock.errors import TerminalError as TerminalError
+    from penstock.errors import TransientError as TransientError
+    from penstock.inputs import register as register
+    from penstock.pipeline import Dataset as Dataset
+    from penstock.pipeline import Pipeline as Pipeline
+    from penstock.pipeline import Resource as Resource
+    from penstock.pipeline import Retry as Retry
+    from penstock.pipeline import arrow_transform as arrow_transform
+    from penstock.pipeline import transform as transform
+    from penstock.ranges import Range as Range
+    from penstock.runner import EveryNStages as EveryNStages
+    from penstock.runner import EveryStage as EveryStage
+    from penstock.runner import Never as Never
+    from penstock.runner import Output as Output
+    from penstock.runner import Report as Report
+    from penstock.runner import Runner as Runner
+    from penstock.runner import RunnerConfig as RunnerConfig
+    from penstock.runner import verify as verify
+    from penstock.spark.session import start as start_spark
+    from penstock.storage import Storage as Storage
+    from penstock.store import open_store as open_store
+    from penstock.tables import Precision as Precision
+    from penstock.tables import Table as Table
+    from penstock.tables import derived as derived
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Dataset": "penstock.pipeline",
+    "EveryNStages": "penstock.runner",
+    "EveryStage": "penstock.runner",
+    "FencedError": "penstock.errors",
+    "Never": "penstock.runner",
+    "Output": "penstock.runner",
+    "PenstockError": "penstock.errors",
+    "Pipeline": "penstock.pipeline",
+    "Precision": "penstock.tables",
+    "Range": "penstock.ranges",
+    "Report": "penstock.runner",
+    "Resource": "penstock.pipeline",
+    "Retry": "penstock.pipeline",
+    "Runner": "penstock.runner",
+    "RunnerConfig": "penstock.runner",
+    "SparkConfig": "penstock.config",
+    "Storage": "penstock.storage",
+    "Table": "penstock.tables",
+    "TerminalError": "penstock.errors",
+    "TransientError": "penstock.errors",
+    "arrow_transform": "penstock.pipeline",
+    "derived": "penstock.tables",
+    "open_store": "penstock.store",
+    "register": "penstock.inputs",
+    "start_spark": "penstock.spark.session:start",
+    "transform": "penstock.pipeline",
+    "verify": "penstock.runner",
+}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    module, _, attribute = _HOMES[name].partition(":")
+    value = getattr(import_module(module), attribute or name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,159 @@
+"""The values of the claim machine: what is known about partitions, and what can be asked of them."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from penstock.ranges import Range
+
+
+class State(enum.StrEnum):
+    """Where a partition stands. Only a claimed one has an owner."""
+
+    PENDING = "pending"
+    CLAIMED = "claimed"
+    COMPLETED = "completed"
+    POISONED = "poisoned"
+
+
+SETTLED = frozenset({State.COMPLETED, State.POISONED})
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an attempt failed, and whose it was."""
+
+    owner: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRef:
+    """Points at a complete checkpoint.
+
+    That is the stage it follows, the token it was written under, and the digest of its manifest.
+    """
+
+    stage: int
+    token: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A partition that was touched at least once.
+
+    ``token`` grows with each claim of any of its rows, also when the rows are cut anew; ``session``
+    judges whether the owner is alive, ``owner`` names it to people; ``attempts`` counts failures.
+    ``line`` is the codec's: the encoded record, kept so that it is encoded once.
+    """
+
+    range: Range
+    state: State
+    token: int = 0
+    owner: str = ""
+    session: str = ""
+    attempts: int = 0
+    errors: tuple[Failure, ...] = ()
+    checkpoints: tuple[CheckpointRef, ...] = ()
+    digest: str = ""
+    line: str | None = field(default=None, init=False, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A partition as it was handed out."""
+
+    range: Range
+    token: int
+    attempts: int = 0
+    checkpoints: tuple[CheckpointRef, ...] = ()
+
+
+class Refusal(enum.StrEnum):
+    """Why a command was refused."""
+
+    STALE_TOKEN = "stale-token"  # noqa: S105
+    SESSION_LOST = "session-lost"
+    OVERLAP = "range-overlap"
+    UNKNOWN = "unknown-partition"
+    WRONG_STATE = "wrong-state"
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The answer to `Claim`: as many as there were, up to the number asked for."""
+
+    grants: tuple[Grant, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The answer to every other command: the state in which the partition is now."""
+
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Nothing was changed."""
+
+    kind: Refusal
+    message: str
+
+
+Answer = Granted | Accepted | Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The answer that a request got, for when it is asked again. ``line`` as in `Record`."""
+
+    request: str
+    answer: Granted | Accepted
+    line: str | None = field(default=None, init=False, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The partitions of ``span``: a record for each that was touched, in row order.
+
+    All other rows are free, to be cut at multiples of ``grid``.
+    """
+
+    span: Range
+    grid: int
+    records: tuple[Record, ...] = ()
+    memories: tuple[Memory, ...] = ()
+
+    @property
+    def done(self) -> bool:
+        """Whether every row is completed or poisoned."""
+        end = self.span.end
+        # Work goes upwards, so what is open is found soonest from the end.
+        for record in reversed(self.records):
+            if record.range.end != end or record.state not in SETTLED:
+                return False
+            end = record.range.begin
+        return end == self.span.begin
+
+    def gaps(self) -> Iterator[Range]:
+        """The stretches of free rows, uncut."""
+        begin = self.span.begin
+        for record in self.records:
+            if record.range.begin > begin:
+                yield Range(begin, record.range.begin)
+            begin = record.range.end
+        if begin < self.span.end:
+            yield Range(begin, self.span.end)
+
+    def free(self) -> Iterator[Range]:
+        """The free rows, cut into partitions."""
+        for gap in self.gaps():
+            begin = gap.begin
+            while begin < gap.end:
+                end = min(begin - begin % self.grid + self.grid, gap.end)
+                yield Range(begin, end)
+                begin = end

@@ -1,0 +1,133 @@
+"""What `Claim` does: whose leases are over, which partitions come first, and explicit row ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import chain, islice, pairwise
+
+from penstock.claims.commands import Claim
+from penstock.claims.model import (
+    Answer,
+    Grant,
+    Granted,
+    Record,
+    Refusal,
+    Refused,
+    Shard,
+    State,
+)
+from penstock.claims.records import failed
+from penstock.ranges import Range
+
+Alive = Callable[[str], bool]
+
+
+def take(shard: Shard, command: Claim, alive: Alive) -> tuple[Shard, Answer]:
+    """Grant what the command asks for; the given shard comes back when nothing changed."""
+    if not alive(command.session):
+        return shard, Refused(Refusal.SESSION_LOST, f"the lease of {command.owner} has run out")
+    current = expire(shard, command.max_failures, alive)
+    if command.ranges is None:
+        chosen = list(islice(_candidates(current), command.count))
+        kept = current.records
+    else:
+        refused = _refuse(current, command.ranges)
+        if refused:
+            return shard, refused
+        chosen, kept = _carve(current, command.ranges)
+    if not chosen:
+        return current, Granted(())
+    taken = [
+        Record(
+            record.range,
+            State.CLAIMED,
+            record.token + 1,
+            command.owner,
+            command.session,
+            record.attempts,
+            record.errors,
+            record.checkpoints,
+        )
+        for record in chosen
+    ]
+    replaced = {record.range.begin for record in taken}
+    rest = [record for record in kept if record.range.begin not in replaced]
+    records = tuple(sorted(chain(rest, taken), key=lambda record: record.range.begin))
+    grants = tuple(Grant(r.range, r.token, r.attempts, r.checkpoints) for r in taken)
+    return replace(current, records=records), Granted(grants)
+
+
+def expire(shard: Shard, max_failures: int, alive: Alive) -> Shard:
+    """Take claims from sessions that are over.
+
+    It counts as a failure, because a partition that kills its process must be poisoned some day.
+    """
+    lost = [r for r in shard.records if r.state is State.CLAIMED and not alive(r.session)]
+    if not lost:
+        return shard
+    after = {r.range: failed(r, f"the lease of {r.owner} ran out", max_failures) for r in lost}
+    return replace(shard, records=tuple(after.get(record.range, record) for record in shard.records))
+
+
+def _candidates(shard: Shard) -> Iterator[Record]:
+    """What can be claimed, best first: what is begun, what is untouched, what failed least often."""
+    pending = [record for record in shard.records if record.state is State.PENDING]
+    yield from (record for record in pending if record.checkpoints)
+    for rows in shard.free():
+        yield Record(rows, State.PENDING)
+    rest = (record for record in pending if not record.checkpoints)
+    yield from sorted(rest, key=lambda record: record.attempts)
+
+
+def _refuse(shard: Shard, ranges: tuple[Range, ...]) -> Refused | None:
+    """Why not all of these ranges can be had, if so."""
+    ordered = sorted(ranges)
+    for one, other in pairwise(ordered):
+        if one.overlaps(other):
+            return Refused(Refusal.OVERLAP, f"rows {one} and {other} were asked for at once and overlap")
+    for rows in ranges:
+        if not (shard.span.begin <= rows.begin and rows.end <= shard.span.end):
+            return Refused(Refusal.UNKNOWN, f"rows {rows} are not within {shard.span}")
+        for record in shard.records:
+            if record.state is not State.PENDING and record.range.overlaps(rows):
+                by = f" by {record.owner}" if record.owner else ""
+                return Refused(
+                    Refusal.OVERLAP, f"rows {rows} overlap {record.range}, which is {record.state}{by}"
+                )
+    return None
+
+
+def _carve(shard: Shard, ranges: tuple[Range, ...]) -> tuple[list[Record], tuple[Record, ...]]:
+    """The ranges as pending records, and the other records with those rows cut out of them.
+
+    Both parts of a cut record keep its token and failures, so that tokens grow for every row; its
+    checkpoints hold other rows than either part, and are forgotten.
+    """
+    chosen: list[Record] = []
+    records = shard.records
+    for rows in ranges:
+        touched = [record for record in records if record.range.overlaps(rows)]
+        if [record.range for record in touched] == [rows]:
+            chosen += touched
+            continue
+        chosen.append(_united(rows, touched))
+        rest = (piece for record in records for piece in _without(record, rows))
+        records = tuple(sorted(rest, key=lambda record: record.range.begin))
+    return chosen, records
+
+
+def _united(rows: Range, touched: list[Record]) -> Record:
+    worst = max(touched, key=lambda record: record.attempts, default=Record(rows, State.PENDING))
+    token = max((record.token for record in touched), default=0)
+    return Record(rows, State.PENDING, token, attempts=worst.attempts, errors=worst.errors)
+
+
+def _without(record: Record, rows: Range) -> Iterator[Record]:
+    if not record.range.overlaps(rows):
+        yield record
+        return
+    if record.range.begin < rows.begin:
+        yield replace(record, range=Range(record.range.begin, rows.begin), checkpoints=())
+    if rows.end < record.range.end:
+        yield replace(record, range=Range(rows.end, record.range.end), checkpoints=())

@@ -1,0 +1,251 @@
+"""Every error that Penstock raises.
+
+::
+
+    PenstockError
+    ├── TransientError                 trying again may help
+    │   ├── StoreUnavailable
+    │   └── WorkerLost
+    ├── FencedError                    somebody else owns it now: stop, change nothing
+    │   ├── StaleToken
+    │   └── SessionLost
+    ├── HaltError                      the run stops, nothing is lost, it can be resumed
+    │   ├── Interrupted
+    │   └── StorageFull
+    └── TerminalError                  trying again cannot help
+        ├── UsageError
+        │   └── ConfigError
+        ├── DefinitionError            a table, transform or pipeline is wrong
+        │   ├── UnknownField
+        │   ├── UnknownType
+        │   ├── TypeMismatch
+        │   ├── UndeclaredRead
+        │   ├── UndeclaredWrite
+        │   └── DuplicateName
+        ├── InputError
+        │   ├── InputChanged
+        │   └── BadInput
+        ├── RunError
+        │   ├── RunMismatch
+        │   ├── CodeChanged
+        │   ├── RangeOverlap
+        │   ├── UnknownPartition
+        │   └── TransformFailed
+        ├── CorruptFile
+        └── MissingPackage
+
+The three branches below the root are the retry policy: code asks for the *type* of an error, never
+for its text. ``code`` is stable and meant for programs; the text is meant for people and says what
+happened, what is left behind (``left``) and what to type next (``hint``).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class PenstockError(Exception):
+    """Something went wrong in Penstock."""
+
+    code: ClassVar[str] = "error"
+
+    def __init__(self, what: str | None = None, *, left: str | None = None, hint: str | None = None) -> None:
+        self.what = what or (self.__doc__ or "").splitlines()[0]
+        self.left = left
+        self.hint = hint
+        super().__init__(self.what)
+
+    def __str__(self) -> str:
+        lines = [self.what]
+        if self.left:
+            lines.append(f"left: {self.left}")
+        if self.hint:
+            lines.append(f"next: {self.hint}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.what, self.left, self.hint)
+
+
+def _rebuild(kind: type[PenstockError], what: str, left: str | None, hint: str | None) -> PenstockError:
+    return kind(what, left=left, hint=hint)
+
+
+class TransientError(PenstockError):
+    """A passing fault; trying again may help. Raise it in a transform to ask for a retry."""
+
+    code = "transient"
+
+
+class StoreUnavailable(TransientError):
+    """The coordination store did not answer in time."""
+
+    code = "store-unavailable"
+
+
+class WorkerLost(TransientError):
+    """A Spark executor or Python worker died while it ran a task."""
+
+    code = "worker-lost"
+
+
+class FencedError(PenstockError):
+    """This instance no longer owns what it tried to change."""
+
+    code = "fenced"
+
+
+class StaleToken(FencedError):
+    """The claim was taken over: its token is no longer the current one."""
+
+    code = "stale-token"
+
+
+class SessionLost(FencedError):
+    """The lease ran out before it was renewed."""
+
+    code = "session-lost"
+
+
+class HaltError(PenstockError):
+    """The run stopped before its end and can be resumed."""
+
+    code = "halted"
+
+
+class Interrupted(HaltError):
+    """The run was asked to stop."""
+
+    code = "interrupted"
+
+
+class StorageFull(HaltError):
+    """No space is left where the files are written."""
+
+    code = "storage-full"
+
+
+class TerminalError(PenstockError):
+    """A fault that trying again cannot mend. Raise it in a transform to fail the claim at once."""
+
+    code = "terminal"
+
+
+class UsageError(TerminalError):
+    """The command or call makes no sense as given."""
+
+    code = "usage"
+
+
+class ConfigError(UsageError):
+    """The configuration has an unknown key or a value of the wrong kind."""
+
+    code = "config"
+
+
+class DefinitionError(TerminalError):
+    """A table, transform or pipeline is defined wrongly."""
+
+    code = "definition"
+
+
+class UnknownField(DefinitionError, AttributeError):
+    """A field is named that its table does not have."""
+
+    code = "unknown-field"
+
+
+class UnknownType(DefinitionError):
+    """A table field is annotated with a type that has no column type."""
+
+    code = "unknown-type"
+
+
+class TypeMismatch(DefinitionError):
+    """A column's type does not fit its declaration."""
+
+    code = "type-mismatch"
+
+
+class UndeclaredRead(DefinitionError):
+    """A transform reads a field that it did not declare."""
+
+    code = "undeclared-read"
+
+
+class UndeclaredWrite(DefinitionError):
+    """A transform changes, adds or removes something that it did not declare."""
+
+    code = "undeclared-write"
+
+
+class DuplicateName(DefinitionError):
+    """Two things carry the same name."""
+
+    code = "duplicate-name"
+
+
+class InputError(TerminalError):
+    """A registered input cannot be used."""
+
+    code = "input"
+
+
+class InputChanged(InputError):
+    """A registered input is not the same as when it was registered."""
+
+    code = "input-changed"
+
+
+class BadInput(InputError):
+    """A file cannot be read as what it was registered as."""
+
+    code = "bad-input"
+
+
+class RunError(TerminalError):
+    """The run cannot go on as asked."""
+
+    code = "run"
+
+
+class RunMismatch(RunError):
+    """A run of this name exists and was started with something else."""
+
+    code = "run-mismatch"
+
+
+class CodeChanged(RunError):
+    """The pipeline is not the one that produced what is already there."""
+
+    code = "code-changed"
+
+
+class RangeOverlap(RunError):
+    """The row range overlaps one that is claimed or completed."""
+
+    code = "range-overlap"
+
+
+class UnknownPartition(RunError):
+    """There is no such partition."""
+
+    code = "unknown-partition"
+
+
+class TransformFailed(RunError):
+    """A transform raised an error."""
+
+    code = "transform-failed"
+
+
+class CorruptFile(TerminalError):
+    """A file's bytes are not those that were recorded for it."""
+
+    code = "corrupt-file"
+
+
+class MissingPackage(TerminalError):
+    """An optional package is needed and not installed."""
+
+    code = "missing-package"

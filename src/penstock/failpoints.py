@@ -1,0 +1,64 @@
+"""Named points at which a test makes this process die or stop, exactly there.
+
+``PENSTOCK_FAILPOINTS="ack.before=kill@2,checkpoint.saved=stop"`` kills the process with SIGKILL when
+it reaches ``ack.before`` for the second time, and stops it with SIGSTOP when it first reaches
+``checkpoint.saved``. Without the variable a point costs one comparison.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from penstock.errors import ConfigError
+
+VARIABLE = "PENSTOCK_FAILPOINTS"
+EXIT_CODE = 86
+"""What the process ends with after the action ``exit``: no code that a command uses itself."""
+
+_ACTIONS: Mapping[str, Callable[[], None]] = {
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
+    "exit": lambda: os._exit(EXIT_CODE),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Failpoint:
+    """An action, and the how-manieth reach of the point triggers it."""
+
+    action: str
+    at: int = 1
+    # next() on a count is atomic, so that threads need no lock.
+    _reached: Iterator[int] = field(default_factory=lambda: itertools.count(1), repr=False, compare=False)
+
+    def reach(self) -> None:
+        if next(self._reached) == self.at:
+            _ACTIONS[self.action]()
+
+
+def parse(text: str) -> dict[str, Failpoint] | None:
+    """The failpoints that ``NAME=ACTION[@N],…`` describes; None when it describes none."""
+    points: dict[str, Failpoint] = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, rest = item.partition("=")
+        action, _, count = rest.partition("@")
+        if not (name and equals and action in _ACTIONS and (count or "1").isdecimal() and count != "0"):
+            raise ConfigError(
+                f"{VARIABLE}: {item!r} is not a failpoint",
+                hint=f"write NAME=ACTION or NAME=ACTION@N; actions are {', '.join(_ACTIONS)}",
+            )
+        points[name] = Failpoint(action, int(count or 1))
+    return points or None
+
+
+_points = parse(os.environ.get(VARIABLE, ""))
+
+
+def reach(name: str) -> None:
+    """Say that the process is at the point ``name``; does nothing unless the environment names it."""
+    if _points is not None and name in _points:
+        _points[name].reach()

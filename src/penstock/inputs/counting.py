@@ -1,0 +1,107 @@
+"""Learning rows, schema and marks of every file: on Spark's executors when that pays."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import errors
+from penstock.errors import BadInput, InputChanged, PenstockError
+from penstock.inputs.files import Stamp, ensure_unchanged
+from penstock.inputs.formats.base import Facts, Format
+from penstock.inputs.model import schema_from_text, schema_to_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pyspark.sql import SparkSession
+
+_FEW_FOOTERS = 64
+_LITTLE_TEXT = 64 << 20
+_MOST_TASKS = 2000
+_ANSWER = "file long, facts binary, error string"
+
+
+def count(spark: SparkSession | None, reader: Format, files: Sequence[Stamp]) -> list[Facts]:
+    """Facts about every file, in order. Little work, or no session: done here and now."""
+    little = sum(f.bytes for f in files) <= _LITTLE_TEXT if reader.text else len(files) <= _FEW_FOOTERS
+    if spark is None or little:
+        return [facts_of(reader, file) for file in files]
+    return _count_on_executors(spark, reader, files)
+
+
+def facts_of(reader: Format, file: Stamp) -> Facts:
+    """Facts about one file, which must not change meanwhile."""
+    try:
+        facts = reader.facts(file)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        ensure_unchanged([file])
+        raise BadInput(
+            f"{file.path} cannot be read: {error}",
+            hint="check that it is complete and in the format that its name says; leave it out with a "
+            "pattern if it is not part of the data",
+        ) from error
+    ensure_unchanged([file])
+    return facts
+
+
+def _count_on_executors(spark: SparkSession, reader: Format, files: Sequence[Stamp]) -> list[Facts]:
+    tasks = min(len(files), _MOST_TASKS)
+    answers = (
+        spark.range(0, len(files), 1, tasks).mapInArrow(_counter(reader, list(files)), _ANSWER).collect()
+    )
+    for answer in answers:
+        if answer.error is not None:
+            raise _error_from_text(answer.error)
+    return [_facts_from_bytes(bytes(answer.facts)) for answer in sorted(answers, key=lambda a: a.file)]
+
+
+def _counter(
+    reader: Format, files: list[Stamp]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                facts: bytes | None = None
+                error: str | None = None
+                try:
+                    facts = _facts_to_bytes(facts_of(reader, files[number]))
+                except (BadInput, InputChanged) as problem:
+                    # An error that travels as a value arrives whole; Spark would make it a text.
+                    error = _error_to_text(problem)
+                yield pa.RecordBatch.from_pydict(
+                    {
+                        "file": pa.array([number], pa.int64()),
+                        "facts": pa.array([facts], pa.binary()),
+                        "error": pa.array([error], pa.string()),
+                    }
+                )
+
+    return work
+
+
+def _facts_to_bytes(facts: Facts) -> bytes:
+    sink = io.BytesIO()
+    header = json.dumps({"rows": facts.rows, "schema": schema_to_text(facts.schema)}).encode()
+    np.savez(sink, header=np.frombuffer(header, np.uint8), rows=facts.mark_rows, places=facts.mark_places)
+    return sink.getvalue()
+
+
+def _facts_from_bytes(data: bytes) -> Facts:
+    with np.load(io.BytesIO(data)) as arrays:
+        header = json.loads(arrays["header"].tobytes())
+        return Facts(header["rows"], schema_from_text(header["schema"]), arrays["rows"], arrays["places"])
+
+
+def _error_to_text(error: PenstockError) -> str:
+    return json.dumps([type(error).__name__, error.what, error.left, error.hint])
+
+
+def _error_from_text(text: str) -> PenstockError:
+    kind, what, left, hint = json.loads(text)
+    made: PenstockError = getattr(errors, kind)(what, left=left, hint=hint)
+    return made

@@ -1,0 +1,1 @@
+"""One module per file format; `base` says what each of them gives."""

@@ -1,0 +1,137 @@
+"""What CSV and JSON lines share: an index of byte offsets, and byte ranges parsed by pyarrow."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import BadInput
+from penstock.inputs.files import Stamp, open_file
+from penstock.inputs.formats.base import Facts, Format, Piece
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from penstock.inputs.scan import Records
+
+GRANULE = 8192
+BLOCK = 8 << 20
+_CHUNK = 32 << 20
+_BOM = b"\xef\xbb\xbf"
+
+
+class TextFormat(Format):
+    """One pass over a file finds its records; a mark is kept for every 8,192nd and for every block."""
+
+    text = True
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+
+    @abstractmethod
+    def records(self, text: bytes, file: Stamp, *, final: bool) -> Records:
+        """The records of a text that begins at one."""
+
+    @abstractmethod
+    def parse(self, text: pa.Buffer, columns: Sequence[str]) -> pa.Table:
+        """The rows of whole records. May raise what pyarrow raises."""
+
+    def after_header(self, file: Stamp, head: bytes, records: Records) -> int:
+        """How many of the file's first records are no rows. Checks them against the schema."""
+        del file, head, records
+        return 0
+
+    def facts(self, file: Stamp) -> Facts:
+        rows, mark_rows, mark_places = 0, [0], [0]
+        headed = False
+        for base, text, records in self._blocks(file):
+            starts = records.starts
+            if not headed and len(starts):
+                headed = True
+                starts = starts[self.after_header(file, text, records) :]
+            if not len(starts):
+                continue
+            marked = (np.arange(rows, rows + len(starts)) % GRANULE) == 0
+            marked[0] = True
+            chosen = np.flatnonzero(marked)
+            if rows == 0:
+                mark_rows, mark_places = [], []
+            mark_rows += (chosen + rows).tolist()
+            mark_places += (starts[chosen] + base).tolist()
+            rows += len(starts)
+        mark_rows.append(rows)
+        mark_places.append(file.bytes)
+        return Facts(rows, self.schema, np.array(mark_rows, np.int64), np.array(mark_places, np.int64))
+
+    def read(self, piece: Piece, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+        with piece.open() as source:
+            for first, last in _chunks(piece, batch_rows):
+                low, high = piece.mark_rows[first], piece.mark_rows[last]
+                size = piece.marks[last] - piece.marks[first]
+                text = source.read_at(size, piece.marks[first])
+                if len(text) != size:
+                    raise BadInput(f"{piece.file.path} ends at byte {piece.marks[first] + len(text)}")
+                begin, end = max(piece.begin, low), min(piece.end, high)
+                if (begin, end) != (low, high):
+                    text = self._cut(text, begin - low, end - low, piece.file)
+                table = self.parse(pa.py_buffer(text), columns)
+                if table.num_rows != end - begin:
+                    raise BadInput(
+                        f"{piece.file.path}, rows {begin}-{end}: parsed as {table.num_rows} rows, "
+                        f"not {end - begin}"
+                    )
+                yield from table.combine_chunks().to_batches()
+
+    def _cut(self, text: bytes, begin: int, end: int, file: Stamp) -> bytes:
+        records = self.records(text, file, final=True)
+        if len(records.starts) < end:
+            raise BadInput(f"{file.path} has fewer rows than when it was registered")
+        return text[int(records.starts[begin]) : int(records.ends[end - 1])]
+
+    def _blocks(self, file: Stamp) -> Iterator[tuple[int, bytes, Records]]:
+        """The file in blocks that begin at a record, with the place of each."""
+        with open_file(file.path) as source:
+            base = len(_BOM) if source.read(len(_BOM)) == _BOM else 0
+            source.seek(base)
+            tail, size = b"", BLOCK
+            while True:
+                fresh = source.read(size)
+                text = tail + fresh if tail else fresh
+                final = len(fresh) < size
+                records = self.records(text, file, final=final)
+                if records.consumed:
+                    yield base, text, records
+                if final:
+                    if records.consumed < len(text):
+                        raise self.unfinished(file, base + records.consumed)
+                    return
+                # A record longer than what was read: read twice as much, so that the work stays linear.
+                size = BLOCK if records.consumed else 2 * size
+                tail = text[records.consumed :]
+                base += records.consumed
+
+    def unfinished(self, file: Stamp, offset: int) -> BadInput:
+        """The error for a file whose last record does not end."""
+        return BadInput(f"{file.path}: the record at byte {offset} does not end")
+
+
+def head(file: Stamp) -> bytes:
+    """The first bytes of a file, without a byte-order mark."""
+    with open_file(file.path) as source:
+        text: bytes = source.read(1 << 20)
+    return text.removeprefix(_BOM)
+
+
+def _chunks(piece: Piece, batch_rows: int) -> Iterator[tuple[int, int]]:
+    """Pairs of marks between which there is about one batch, and never very many bytes."""
+    first = 0
+    for last in range(1, len(piece.marks)):
+        if last + 1 == len(piece.marks) or (
+            piece.mark_rows[last + 1] - piece.mark_rows[first] > batch_rows
+            or piece.marks[last + 1] - piece.marks[first] > _CHUNK
+        ):
+            yield first, last
+            first = last

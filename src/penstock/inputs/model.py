@@ -1,0 +1,238 @@
+"""What a registered input is, and how it is written down."""
+
+from __future__ import annotations
+
+import base64
+import difflib
+import hashlib
+import json
+from bisect import bisect_right
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.errors import UsageError
+from penstock.inputs.files import Stamp
+from penstock.ranges import Range
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+FORMATS = ("parquet", "csv", "jsonl", "arrow")
+LAYOUT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a CSV file is written. Other formats have no options."""
+
+    header: bool = True
+    delimiter: str = ","
+    quote: str = '"'
+    null_values: tuple[str, ...] = ("",)
+
+    def __post_init__(self) -> None:
+        for key, least in (("delimiter", 1), ("quote", 0)):
+            value = getattr(self, key)
+            if not (isinstance(value, str) and least <= len(value) <= 1 and value.isascii()):
+                raise UsageError(f"option {key} is {value!r}; it must be a single ASCII character")
+        if not isinstance(self.header, bool):
+            raise UsageError(f"option header is {self.header!r}; it must be true or false")
+
+    @classmethod
+    def parse(cls, kind: str, given: Mapping[str, Any]) -> Options:
+        """Check what a person gave; a quote of ``""`` means that quotes have no meaning."""
+        known = [f.name for f in fields(cls)] if kind == "csv" else []
+        for key in given:
+            if key not in known:
+                near = difflib.get_close_matches(key, known, 1)
+                hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known) or 'none'}"
+                raise UsageError(f"{kind} input: unknown option {key!r}", hint=hint)
+        values = dict(given)
+        if isinstance(values.get("header"), str):
+            words = {"true": True, "false": False}
+            values["header"] = words.get(values["header"].lower(), values["header"])
+        if isinstance(values.get("null_values"), str):
+            values["null_values"] = (values["null_values"],)
+        if "null_values" in values:
+            values["null_values"] = tuple(values["null_values"])
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """One file of an input, with the place of its marks in the input's index.
+
+    ``start`` is the input's row number of the file's first row. ``sha256`` is set for files that
+    were made for this input (from an Arrow table or a DataFrame) and that nobody else writes.
+    """
+
+    path: str
+    bytes: int
+    mtime_ns: int
+    rows: int
+    start: int
+    mark: int
+    marks: int
+    sha256: str = ""
+
+    @property
+    def stamp(self) -> Stamp:
+        return Stamp(self.path, self.bytes, self.mtime_ns)
+
+    @property
+    def end(self) -> int:
+        return self.start + self.rows
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A registered, immutable input.
+
+    ``schema`` is what reading delivers: the table's if one was given (``declared``), else the
+    files'. ``text_schema`` says how the columns of a CSV or JSON-lines file are parsed, in file
+    order. ``identity`` is known from the file listing alone, ``digest`` also covers row counts and
+    schema: equal digests mean equal rows.
+    """
+
+    name: str
+    format: str
+    source: str
+    schema: pa.Schema
+    declared: bool
+    text_schema: pa.Schema | None
+    options: Options
+    total_rows: int
+    partition_rows: int
+    files: tuple[InputFile, ...]
+    identity: str
+    digest: str
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions there are; the last one may be shorter."""
+        return -(-self.total_rows // self.partition_rows)
+
+    def partition(self, number: int) -> Range:
+        """The rows of partition ``number``, counted from 0."""
+        if not 0 <= number < self.partitions:
+            raise UsageError(f"input {self.name!r} has partitions 0 to {self.partitions - 1}, not {number}")
+        begin = number * self.partition_rows
+        return Range(begin, min(begin + self.partition_rows, self.total_rows))
+
+    def covering(self, rows: Range) -> Iterator[InputFile]:
+        """The files that hold rows of the range, in order."""
+        if rows.end > self.total_rows:
+            raise UsageError(f"input {self.name!r} has {self.total_rows} rows; {rows} is beyond its end")
+        first = bisect_right(self.files, rows.begin, key=lambda file: file.start) - 1
+        while first > 0 and self.files[first].rows == 0:
+            first -= 1
+        for file in self.files[first:]:
+            if file.start >= rows.end:
+                return
+            if file.rows and file.end > rows.begin:
+                yield file
+
+    @property
+    def folder(self) -> str:
+        """Where, in storage, its file list and index are."""
+        return f"{folder(self.name)}/{self.identity[:32]}"
+
+    def document(self) -> dict[str, Any]:
+        """What the store keeps: small, however many files and columns there are."""
+        return {
+            "layout": LAYOUT,
+            "name": self.name,
+            "format": self.format,
+            "source": self.source,
+            "total_rows": self.total_rows,
+            "partition_rows": self.partition_rows,
+            "files": len(self.files),
+            "schema": schema_digest(self.schema),
+            "identity": self.identity,
+            "digest": self.digest,
+            "details": f"{self.folder}/files.json",
+        }
+
+    def details(self) -> dict[str, Any]:
+        """What goes to storage beside the index."""
+        return {
+            "layout": LAYOUT,
+            "digest": self.digest,
+            "schema": schema_to_text(self.schema),
+            "declared": self.declared,
+            "text_schema": schema_to_text(self.text_schema) if self.text_schema is not None else None,
+            "options": asdict(self.options),
+            "files": [list(_values(file)) for file in self.files],
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any], details: Mapping[str, Any]) -> Input:
+        text_schema = details["text_schema"]
+        options = dict(details["options"])
+        options["null_values"] = tuple(options["null_values"])
+        return cls(
+            name=document["name"],
+            format=document["format"],
+            source=document["source"],
+            schema=schema_from_text(details["schema"]),
+            declared=details["declared"],
+            text_schema=schema_from_text(text_schema) if text_schema else None,
+            options=Options(**options),
+            total_rows=document["total_rows"],
+            partition_rows=document["partition_rows"],
+            files=tuple(InputFile(*values) for values in details["files"]),
+            identity=document["identity"],
+            digest=document["digest"],
+        )
+
+
+def folder(name: str) -> str:
+    """Where, in storage, everything about the inputs of this name is."""
+    return f"inputs/{name}"
+
+
+def document_key(name: str) -> str:
+    return f"inputs/{name}"
+
+
+def identity_of(
+    kind: str, files: list[Stamp] | list[str], options: Options, declared: pa.Schema | None
+) -> str:
+    """A hash of all that decides what reading delivers, and that is known before any file is read.
+
+    Files of our own are given by their checksums, others as they were found.
+    """
+    listing = [f if isinstance(f, str) else (f.path, f.bytes, f.mtime_ns) for f in files]
+    schema = schema_digest(declared) if declared is not None else None
+    return _hash([LAYOUT, kind, listing, asdict(options), schema])
+
+
+def digest_of(identity: str, rows: list[int], schema: pa.Schema) -> str:
+    return _hash([identity, rows, schema_digest(schema)])
+
+
+def schema_digest(schema: pa.Schema) -> str:
+    return _hash(schema.to_string(show_field_metadata=False, show_schema_metadata=False))
+
+
+def describe(field: pa.Field) -> str:
+    """A column in words, for messages."""
+    return f"{field.name}: {field.type}{'' if field.nullable else ' not null'}"
+
+
+def schema_to_text(schema: pa.Schema) -> str:
+    return base64.b64encode(schema.serialize()).decode("ascii")
+
+
+def schema_from_text(text: str) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+
+
+def _values(file: InputFile) -> tuple[Any, ...]:
+    return tuple(getattr(file, f.name) for f in fields(file))
+
+
+def _hash(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, separators=(",", ":")).encode()).hexdigest()

@@ -1,0 +1,190 @@
+"""Checks that need Spark's analyser: what does a transform's plan really touch?
+
+The function is called with empty DataFrames that hold just the fields it declared to read. A field
+that it did not declare cannot be resolved there, which is an undeclared read. Every column also
+carries its name as metadata, which Spark passes on for a column that is handed through and drops
+for one that is computed: a changed column that was not declared is an undeclared write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import (
+    DefinitionError,
+    PenstockError,
+    TypeMismatch,
+    UndeclaredRead,
+    UndeclaredWrite,
+    UnknownField,
+)
+from penstock.pipeline.schemas import widens
+from penstock.pipeline.stages import Bound
+from penstock.tables import Table, spark_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.pipeline.pipeline import Pipeline
+
+# Stands for all fields that the transform did not declare: it has to come out as it went in.
+OTHERS = "_other_fields"
+_TAG = "penstock.field"
+
+
+def check_pipeline(spark: SparkSession, pipeline: Pipeline) -> None:
+    """Check every transform whose resources can be had without a dataset."""
+    from penstock.pipeline.execute import resources_by_stage
+
+    before = resources_by_stage(pipeline, {})
+    for stage in pipeline.stages:
+        for bound in stage.transforms:
+            check_transform(spark, pipeline.tables, bound, before[stage.index])
+
+
+def check_transform(
+    spark: SparkSession, tables: Mapping[str, type[Table]], bound: Bound, resources: Mapping[str, Any]
+) -> None:
+    """Raise a `DefinitionError` if the plan of a DataFrame transform does not fit its declaration.
+
+    What the plan cannot show (an Arrow function, a resource that only a dataset provides, a function
+    that needs rows) is checked when it first runs.
+    """
+    wanted = {r.name for r in bound.reads_resources}
+    if bound.transform.form != "frame" or bound.writes_resources or not wanted <= resources.keys():
+        return
+    arguments: dict[str, Any] = {t: _empty(spark, tables[t], bound, t in bound.changes) for t in bound.tables}
+    arguments |= {name: resources[name] for name in wanted}
+    try:
+        result = results(bound, bound.transform.function(**arguments))
+        for table, frame in result.items():
+            check_columns(
+                bound, tables[table], frame, {f.name for f in bound.reads if f.table == table} | {OTHERS}
+            )
+            _check_tags(bound, table, frame)
+    except PenstockError:
+        raise
+    except Exception as error:
+        if explained := _explain(bound, tables, error):
+            raise explained from error
+        # A function that cannot run without rows says nothing about its plan: its first run will.
+
+
+def results(bound: Bound, returned: Any) -> dict[str, DataFrame]:
+    """What a DataFrame transform returned, by table."""
+    from pyspark.sql import DataFrame
+
+    tables = bound.changes
+    if isinstance(returned, DataFrame) and len(tables) == 1:
+        return {next(iter(tables)): returned}
+    if (
+        isinstance(returned, Mapping)
+        and returned.keys() == tables
+        and all(isinstance(frame, DataFrame) for frame in returned.values())
+    ):
+        return dict(returned)
+    kind = f"a mapping of {', '.join(returned)}" if isinstance(returned, Mapping) else type(returned).__name__
+    expected = (
+        "a DataFrame" if len(tables) == 1 else f"a dictionary of DataFrames for {', '.join(sorted(tables))}"
+    )
+    raise bound.transform.error(DefinitionError, f"returned {kind}, not {expected}")
+
+
+def check_columns(bound: Bound, table: type[Table], frame: DataFrame, given: Iterable[str]) -> None:
+    """Exactly the columns that went in plus those declared as written, of fitting types."""
+    name = table.__table_name__
+    created = name in bound.creates
+    written = {f.name for f in bound.writes if f.table == name}
+    expected = written if created else set(given) | written
+    have = set(frame.columns)
+    if extra := sorted(have - expected):
+        undeclared = [c for c in extra if c in table.__fields__]
+        kind = UndeclaredWrite if undeclared or not created else UnknownField
+        raise bound.transform.error(
+            kind,
+            f"returns {name} with {', '.join(extra)}, which it does not declare in writes",
+            hint=f"add {', '.join(f'{_class(table)}.{c}' for c in undeclared)} to writes"
+            if undeclared
+            else "drop the column, or add it to the table and to writes",
+        )
+    if OTHERS in expected - have:
+        raise bound.transform.error(
+            UndeclaredWrite,
+            f"removes the fields of {name} that it does not declare",
+            hint="add columns with withColumn or withColumns instead of select, or use select('*', …)",
+        )
+    if missing := sorted(expected - have):
+        lost = [c for c in missing if c not in written]
+        raise bound.transform.error(
+            UndeclaredWrite if lost else UnknownField,
+            f"removes {', '.join(f'{name}.{c}' for c in lost)}"
+            if lost
+            else f"declares to write {', '.join(f'{name}.{c}' for c in missing)}, but does not",
+        )
+    for column in frame.schema:
+        if column.name not in written:
+            continue
+        want = spark_type(table.__fields__[column.name].type)
+        if not widens(column.dataType, want):
+            raise bound.transform.error(
+                TypeMismatch,
+                f"makes {name}.{column.name} a {column.dataType.simpleString()}, "
+                f"but it is declared as {want.simpleString()}",
+                hint=f'cast it: .cast("{want.simpleString()}"), or change the declaration',
+            )
+
+
+def _empty(spark: SparkSession, table: type[Table], bound: Bound, changed: bool) -> DataFrame:
+    from pyspark.sql.types import BooleanType, StructField, StructType
+
+    columns = [
+        StructField(f.name, spark_type(f.type), f.nullable, {_TAG: f.name})
+        for f in table.__fields__.values()
+        if f in bound.reads
+    ]
+    if changed:
+        columns.append(StructField(OTHERS, BooleanType(), True, {_TAG: OTHERS}))
+    return spark.createDataFrame([], StructType(columns))
+
+
+def _check_tags(bound: Bound, table: str, frame: DataFrame) -> None:
+    if table in bound.creates:
+        return
+    written = {f.name for f in bound.writes if f.table == table}
+    for column in frame.schema:
+        if column.name not in written and column.metadata.get(_TAG) != column.name:
+            raise bound.transform.error(
+                UndeclaredWrite,
+                f"changes {table}.{column.name}, which it only declares to read",
+                hint=f"add {column.name} to writes, or write to a field of its own",
+            )
+
+
+def _explain(bound: Bound, tables: Mapping[str, type[Table]], error: Exception) -> PenstockError | None:
+    from pyspark.errors import AnalysisException, PySparkAttributeError
+
+    if isinstance(error, AnalysisException | PySparkAttributeError):
+        condition = error.getCondition() or ""
+        parameters = error.getMessageParameters() or {}
+        named = parameters.get("objectName") or parameters.get("attr_name") or ""
+        name = named.replace("`", "").split(".")[-1]
+        owners = [t for t in bound.tables if name in tables[t].__fields__]
+        if condition.startswith("UNRESOLVED_COLUMN") or condition == "ATTRIBUTE_NOT_SUPPORTED":
+            if owners:
+                return bound.transform.error(
+                    UndeclaredRead,
+                    f"reads {owners[0]}.{name}, which it does not declare",
+                    hint=f"add {_class(tables[owners[0]])}.{name} to reads",
+                )
+            fields = sorted(f"{f.table}.{f.name}" for f in bound.reads)
+            return bound.transform.error(
+                UnknownField, f"uses {name!r}, which no table has", hint=f"it reads: {', '.join(fields)}"
+            )
+        if isinstance(error, AnalysisException):
+            return bound.transform.error(DefinitionError, f"cannot be analysed: {str(error).splitlines()[0]}")
+    return None
+
+
+def _class(table: type[Table]) -> str:
+    return table.__name__

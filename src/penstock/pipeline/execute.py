@@ -1,0 +1,237 @@
+"""Running the stages of a pipeline on the tables of a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.errors import PenstockError, TransformFailed, TransientError, UsageError
+from penstock.pipeline.arrow_step import ArrowStep
+from penstock.pipeline.check import check_columns, check_transform, results
+from penstock.pipeline.dataset import Dataset
+from penstock.pipeline.retry import attempt, is_transient
+from penstock.pipeline.schemas import same
+from penstock.pipeline.stages import Bound, Stage
+from penstock.spark.flow import Flow
+from penstock.spark.session import broadcast
+from penstock.tables import Table, spark_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.pipeline.pipeline import Pipeline
+
+Flows = Mapping[str, Flow]
+Resources = Mapping[str, Any]
+
+
+class Executor:
+    """Runs stages of one pipeline in one Spark session; transforms are checked before first use.
+
+    Used by several threads at once: what it caches is the same whoever puts it there.
+    """
+
+    def __init__(self, spark: SparkSession, pipeline: Pipeline) -> None:
+        self.spark = spark
+        self.pipeline = pipeline
+        self._checked: set[str] = set()
+        self._handles: dict[tuple[str, int], tuple[Any, Any]] = {}
+
+    def flows(self, dataset: Dataset) -> dict[str, Flow]:
+        """The dataset's tables as flows, with the fields that the pipeline needs of them."""
+        return {
+            name: self._flow(name, rows)
+            for name, rows in dataset.tables.items()
+            if name in self.pipeline.tables
+        }
+
+    def run_stage(self, stage: Stage, flows: Flows, resources: Resources) -> dict[str, Flow]:
+        """The tables after a stage. Nothing is computed yet: flows are lazy."""
+        tables = self.prune(flows, stage.index)
+        # Arrow functions first where the batches are in a Python worker already, last where they
+        # are not: no two of a stage conflict, and each crossing saved is worth several scans.
+        waiting = list(stage.transforms)
+        while waiting:
+            following = min(waiting, key=lambda b: self._crosses(b, tables))
+            waiting.remove(following)
+            if not following.writes_resources:
+                tables |= self._run(following, tables, resources)
+        return self.prune(tables, stage.index + 1)
+
+    def prune(self, flows: Flows, done: int) -> dict[str, Flow]:
+        """Only the tables and fields that the stages after ``done`` and the outputs still need."""
+        pruned = {}
+        for table, fields in self.pipeline.live(done).items():
+            if table not in flows:
+                raise UsageError(
+                    f"the dataset has no table {table!r}, which pipeline {self.pipeline.name} needs",
+                    hint="register it as an input, or let the dataset factory add it",
+                )
+            # A table with no needed field is still counted by its rows.
+            kept = [n for n in flows[table].schema.names if n in fields] or flows[table].schema.names[:1]
+            pruned[table] = flows[table].select(kept)
+        return pruned
+
+    def _flow(self, name: str, rows: DataFrame | Flow) -> Flow:
+        if isinstance(rows, Flow):
+            return rows
+        table = self.pipeline.tables[name]
+        have = [f.name for f in table.__fields__.values() if f.name in rows.columns]
+        missing = [f.name for f in table.__fields__.values() if not f.derived and f.name not in have]
+        if missing:
+            raise UsageError(f"the DataFrame given for table {name} has no column {', '.join(missing)}")
+        return Flow(name, _cast(rows, table, have), table.arrow_schema(have))
+
+    def _crosses(self, bound: Bound, tables: Mapping[str, Flow]) -> bool:
+        wants_jvm = bound.transform.form == "frame"
+        return any(tables[t].in_jvm != wants_jvm for t in bound.tables)
+
+    def _run(self, bound: Bound, tables: Mapping[str, Flow], resources: Resources) -> dict[str, Flow]:
+        missing = [r.name for r in bound.reads_resources if r.name not in resources]
+        if missing:
+            raise UsageError(
+                f"transform {bound.name} needs resource {', '.join(missing)}, which nobody provides",
+                hint="give the Resource a load function, or let the dataset factory add it with with_resources",
+            )
+        if bound.transform.form == "arrow":
+            return self._run_arrow(bound, tables, resources)
+        return self._run_frame(bound, tables, resources)
+
+    def _run_frame(self, bound: Bound, tables: Mapping[str, Flow], resources: Resources) -> dict[str, Flow]:
+        if bound.name not in self._checked:
+            check_transform(self.spark, self.pipeline.tables, bound, resources)
+            self._checked.add(bound.name)
+        given = {
+            t: tables[t]
+            if t in bound.changes
+            else tables[t].select(bound.declared(t) or tables[t].schema.names[:1])
+            for t in bound.tables
+        }
+        arguments: dict[str, Any] = {t: flow.frame(self.spark) for t, flow in given.items()}
+        arguments |= {r.name: _for_frames(resources[r.name]) for r in bound.reads_resources}
+        transform = bound.transform
+        try:
+            returned = attempt(lambda: transform.function(**arguments), transform.retry)
+        except PenstockError:
+            raise
+        except Exception as error:
+            kind = TransientError if is_transient(error, transform.retry) else TransformFailed
+            what = str(error).splitlines()[0] if str(error) else ""
+            raise kind(
+                f"{transform.location}: transform {bound.name} raised {type(error).__name__}: {what}"
+            ) from error
+        made = {}
+        for name, frame in results(bound, returned).items():
+            table = self.pipeline.tables[name]
+            before = given[name].schema.names if name in given else []
+            check_columns(bound, table, frame, before)
+            names = [n for n in table.__fields__ if n in frame.columns]
+            made[name] = Flow(name, _cast(frame, table, names), table.arrow_schema(names))
+        return made
+
+    def _run_arrow(self, bound: Bound, tables: Mapping[str, Flow], resources: Resources) -> dict[str, Flow]:
+        transform = bound.transform
+        source, target = next(iter(bound.tables)), next(iter(bound.changes))
+        into = self.pipeline.tables[target]
+        written = into.arrow_schema(f.name for f in bound.writes)
+        step = ArrowStep(
+            name=bound.name,
+            location=transform.location,
+            function=transform.function,
+            table=source,
+            fields=tuple(self.pipeline.tables[source].__fields__),
+            reads=tuple(n for n in tables[source].schema.names if n in {f.name for f in bound.reads}),
+            writes=tuple(written.names),
+            drops=bool(transform.drops),
+            created=written if bound.creates else None,
+            written=written,
+            retry=transform.retry,
+            resources={r.name: self._handle(r.name, resources[r.name]) for r in bound.reads_resources},
+        )
+        schema = written if bound.creates else _extended(tables[source].schema, written)
+        return {target: replace(tables[source].then(step, schema), table=target)}
+
+    def _handle(self, name: str, value: Any) -> Any:
+        from pyspark.sql import DataFrame
+
+        if isinstance(value, DataFrame):
+            raise UsageError(
+                f"resource {name} is a DataFrame, which an Arrow transform cannot use",
+                hint="make it a plain value or a pyarrow Table, or use it in a @transform",
+            )
+        key = (name, id(value))
+        if key not in self._handles:
+            # The value is kept beside its handle, so that its id cannot be given to another one.
+            self._handles[key] = (broadcast(self.spark, value), value)
+        return self._handles[key][0]
+
+
+def resources_by_stage(pipeline: Pipeline, given: Resources) -> list[dict[str, Any]]:
+    """The resources as each stage finds them. Those that transforms write are made on the way."""
+    values: dict[str, Any] = dict(given)
+    for name, resource in pipeline.resources.items():
+        if name not in values and resource.load is not None:
+            values[name] = resource.load()
+    before = []
+    for stage in pipeline.stages:
+        before.append(dict(values))
+        for bound in stage.transforms:
+            if bound.writes_resources and {r.name for r in bound.reads_resources} <= before[-1].keys():
+                values |= _make_resources(bound, before[-1])
+    return before
+
+
+def _make_resources(bound: Bound, values: Resources) -> dict[str, Any]:
+    names = sorted(r.name for r in bound.writes_resources)
+    arguments = {r.name: values[r.name] for r in bound.reads_resources}
+    made = attempt(lambda: bound.transform.function(**arguments), bound.transform.retry)
+    if len(names) == 1:
+        return {names[0]: made}
+    if not isinstance(made, Mapping) or sorted(made) != names:
+        raise bound.transform.error(UsageError, f"must return a dictionary of {', '.join(names)}")  # type: ignore[arg-type]
+    return dict(made)
+
+
+def run_on(pipeline: Pipeline, dataset: Dataset, spark: SparkSession | None) -> Dataset:
+    """All stages on a dataset; see `Pipeline.run_on`."""
+    from pyspark.sql import SparkSession
+
+    session = spark or dataset.spark or SparkSession.getActiveSession()
+    if session is None:
+        raise UsageError(
+            "no Spark session is active", hint="pass spark=…, for example penstock.spark.start()"
+        )
+    executor = Executor(session, pipeline)
+    resources = resources_by_stage(pipeline, dataset.resources)
+    flows: dict[str, Flow] = executor.flows(dataset)
+    for stage in pipeline.stages:
+        flows = executor.run_stage(stage, flows, resources[stage.index])
+    return Dataset({name: flow.frame(session) for name, flow in flows.items()}, dataset.resources, session)
+
+
+def _cast(frame: DataFrame, table: type[Table], names: list[str]) -> DataFrame:
+    """The columns in declared order, widened to the declared types where they are narrower."""
+    from pyspark.sql import functions as F
+
+    columns = []
+    for name in names:
+        want = spark_type(table.__fields__[name].type)
+        column = F.col(name)
+        columns.append(column if same(frame.schema[name].dataType, want) else column.cast(want).alias(name))
+    return frame.select(*columns)
+
+
+def _extended(schema: pa.Schema, written: pa.Schema) -> pa.Schema:
+    fields = {f.name: f for f in schema} | {f.name: f for f in written}
+    return pa.schema(list(fields.values()))
+
+
+def _for_frames(value: Any) -> Any:
+    """A lookup DataFrame goes to every executor as a whole when it is joined."""
+    from pyspark.sql import DataFrame
+    from pyspark.sql import functions as F
+
+    return F.broadcast(value) if isinstance(value, DataFrame) else value

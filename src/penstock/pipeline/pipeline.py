@@ -1,0 +1,150 @@
+"""Pipelines: templates of transforms over tables. They hold no data."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from penstock.errors import DefinitionError, DuplicateName, UnknownField
+from penstock.pipeline.resources import Resource
+from penstock.pipeline.stages import Bound, Stage, bind, derive, live
+from penstock.pipeline.transforms import Transform
+from penstock.tables import Table, TableMeta
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.pipeline.dataset import Dataset
+
+_named: WeakValueDictionary[str, Pipeline] = WeakValueDictionary()
+
+
+class Pipeline:
+    """Transforms from input tables to output tables, cut into stages when it is built.
+
+    The first input is the one that is cut into partitions; every further one is given whole to
+    each partition. The order of the transforms says which of two conflicting ones comes first, and
+    nothing else: what does not conflict runs together.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        inputs: type[Table] | Iterable[type[Table]],
+        outputs: type[Table] | Iterable[type[Table]],
+        transforms: Iterable[Transform],
+    ) -> None:
+        caller = sys._getframe(1)
+        self.name = name
+        self.location = f"{caller.f_code.co_filename}:{caller.f_lineno}"
+        if not name or not all(c.isalnum() or c in "_-." for c in name):
+            raise self.error(
+                DefinitionError, "is not a name that can stand in a path", hint="use a-z, 0-9, _ and -"
+            )
+        self.inputs = self._tables("inputs", inputs)
+        self.outputs = self._tables("outputs", outputs)
+        self.transforms: tuple[Transform, ...] = tuple(transforms)
+        for item in self.transforms:
+            if not isinstance(item, Transform):
+                raise self.error(
+                    DefinitionError, f"lists {item!r}", hint="decorate it with @transform or @arrow_transform"
+                )
+        self._check_names()
+        self.bound, self.tables = bind(self.transforms, self.inputs)
+        self.stages: tuple[Stage, ...] = derive(self.bound)
+        self._check_outputs()
+        self._claim_name()
+
+    def __repr__(self) -> str:
+        return f"<pipeline {self.name}: {len(self.transforms)} transforms in {len(self.stages)} stages>"
+
+    def error(self, kind: type[DefinitionError], what: str, hint: str | None = None) -> DefinitionError:
+        return kind(f"{self.location}: pipeline {self.name!r} {what}", hint=hint)
+
+    @property
+    def resources(self) -> dict[str, Resource]:
+        """Every resource that a transform reads or writes, by name."""
+        found = {r.name: r for b in self.bound for r in b.writes_resources | b.reads_resources}
+        return dict(sorted(found.items()))
+
+    def live(self, done: int) -> dict[str, frozenset[str]]:
+        """Fields by table that are needed once ``done`` stages have run."""
+        return live(self.stages, self.outputs, done)
+
+    def keeps_rows(self) -> tuple[str, ...]:
+        """Output tables with exactly the rows of the partitioned input: nothing drops any."""
+        primary = self.inputs[0].__table_name__
+        dropped = {table for b in self.bound for table in b.transform.drops}
+        return tuple(
+            t.__table_name__ for t in self.outputs if t.__table_name__ == primary and primary not in dropped
+        )
+
+    def check(self, spark: SparkSession) -> None:
+        """Check every transform against Spark's own analysis of what it does, without any data."""
+        from penstock.pipeline.check import check_pipeline
+
+        check_pipeline(spark, self)
+
+    def run_on(self, dataset: Dataset, *, spark: SparkSession | None = None) -> Dataset:
+        """Run all stages on a dataset, without this pipeline's own inputs, outputs and checkpoints."""
+        from penstock.pipeline.execute import run_on
+
+        return run_on(self, dataset, spark)
+
+    def _tables(self, argument: str, tables: Any) -> tuple[type[Table], ...]:
+        many: Sequence[Any] = (tables,) if isinstance(tables, TableMeta) else tuple(tables)
+        if not many or not all(isinstance(t, TableMeta) for t in many):
+            raise self.error(
+                DefinitionError, f"has {argument}={tables!r}", hint="name at least one Table class there"
+            )
+        names = [t.__table_name__ for t in many]
+        for name in names:
+            if names.count(name) > 1:
+                raise self.error(DuplicateName, f"names table {name} twice in {argument}")
+        return tuple(many)
+
+    def _check_names(self) -> None:
+        seen: dict[str, Transform] = {}
+        for item in self.transforms:
+            if item.name in seen:
+                raise item.error(
+                    DuplicateName,
+                    f"has the name of the one at {seen[item.name].location}",
+                    hint="give one of them name=…",
+                )
+            seen[item.name] = item
+
+    def _check_outputs(self) -> None:
+        available: dict[str, set[str]] = {
+            t.__table_name__: {f.name for f in t.__fields__.values() if not f.derived} for t in self.inputs
+        }
+        for item in self.bound:
+            for field in item.writes:
+                available.setdefault(field.table, set()).add(field.name)
+        for table in self.outputs:
+            missing = sorted(set(table.__fields__) - available.get(table.__table_name__, set()))
+            if missing:
+                raise self.error(
+                    UnknownField,
+                    f"has output {table.__table_name__}, but nothing writes {', '.join(missing)}",
+                    hint="add the transform that writes it, or leave the field out of the table",
+                )
+
+    def _claim_name(self) -> None:
+        other = _named.get(self.name)
+        if other is not None and other.location != self.location:
+            raise self.error(
+                DuplicateName,
+                f"has the name of the one at {other.location}",
+                hint="give one of them another name",
+            )
+        _named[self.name] = self
+
+
+DatasetFactory = Callable[["Dataset", Any], "Dataset"]
+"""``factory(dataset, range)``: gets the partition's rows, may add tables and resources."""
+
+__all__ = ["Bound", "DatasetFactory", "Pipeline"]

@@ -1,0 +1,216 @@
+"""Binding transforms to what is there when they run, and deriving stages from their conflicts.
+
+All functions here are pure: they see declarations, never data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from penstock.errors import DefinitionError, UnknownField
+from penstock.pipeline.resources import Resource
+from penstock.pipeline.transforms import Touched, Transform
+from penstock.tables import Field, Table, TableMeta
+
+# The set of rows counts as one more field of a table: whoever touches the table reads it, and who
+# drops rows writes it. So a filter never shares a stage with an aggregation of the same table.
+_ROWS = "<rows>"
+
+Available = Mapping[str, frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A transform with its declarations resolved against the tables that exist at its place."""
+
+    transform: Transform
+    reads: frozenset[Field]
+    writes: frozenset[Field]
+    reads_resources: frozenset[Resource]
+    writes_resources: frozenset[Resource]
+    creates: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        return self.transform.name
+
+    @property
+    def tables(self) -> frozenset[str]:
+        """Tables that it is given: all that it touches and does not create."""
+        named = {f.table for f in self.reads | self.writes} | self.transform.drops
+        return frozenset(named) - self.creates
+
+    @property
+    def changes(self) -> frozenset[str]:
+        """Tables that it returns."""
+        return frozenset({f.table for f in self.writes} | self.transform.drops)
+
+    def declared(self, table: str) -> frozenset[str]:
+        """Names of the fields of a table that it may see."""
+        return frozenset(f.name for f in self.reads | self.writes if f.table == table)
+
+    def touched(self) -> tuple[frozenset[object], frozenset[object]]:
+        """What it reads and what it writes, for finding conflicts."""
+        rows_read = {(table, _ROWS) for table in self.tables}
+        rows_written = {(table, _ROWS) for table in self.creates | self.transform.drops}
+        reads = (
+            {(f.table, f.name) for f in self.reads} | {("", r.name) for r in self.reads_resources} | rows_read
+        )
+        writes = (
+            {(f.table, f.name) for f in self.writes}
+            | {("", r.name) for r in self.writes_resources}
+            | rows_written
+        )
+        return frozenset(reads), frozenset(writes)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Transforms that do not conflict and run together."""
+
+    index: int
+    transforms: tuple[Bound, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(t.name for t in self.transforms)
+
+
+def bind(
+    transforms: Sequence[Transform], tables: Sequence[type[Table]]
+) -> tuple[list[Bound], dict[str, type[Table]]]:
+    """Resolve every transform in order; the tables known at the end come along."""
+    known: dict[str, type[Table]] = {t.__table_name__: t for t in tables}
+    available: dict[str, set[str]] = {t.__table_name__: _given(t) for t in tables}
+    bound = []
+    for transform in transforms:
+        bound.append(_bind_one(transform, known, available))
+    return bound, known
+
+
+def _bind_one(transform: Transform, known: dict[str, type[Table]], available: dict[str, set[str]]) -> Bound:
+    creates: dict[str, type[Table]] = {
+        t.__table_name__: cast("type[Table]", t)
+        for t in transform.writes
+        if isinstance(t, TableMeta) and t.__table_name__ not in known
+    }
+    reads = _fields(transform.reads, {name: set(fields) for name, fields in available.items()})
+    for field in reads:
+        if field.table not in known:
+            raise transform.error(
+                UnknownField,
+                f"reads {field}, but there is no table {field.table} at this point",
+                hint="make it an input of the pipeline, or list the transform that creates it before this one",
+            )
+        if field.name not in available[field.table]:
+            raise transform.error(
+                UnknownField,
+                f"reads {field}, which nothing has written yet",
+                hint=f"list the transform that writes {field} before this one"
+                + (", or drop `= derived()` if the input has it" if field.derived else ""),
+            )
+    writes = _fields(transform.writes, {**available, **{name: _given(t) for name, t in creates.items()}})
+    for field in writes:
+        if field.table not in known and field.table not in creates:
+            raise transform.error(
+                UnknownField,
+                f"writes {field}, but there is no table {field.table} at this point",
+                hint=f"to create the table, list it as a whole: writes={field.table.title().replace('_', '')}",
+            )
+    for table in transform.drops - known.keys():
+        raise transform.error(UnknownField, f"drops rows of {table}, which does not exist at this point")
+    known |= creates
+    for field in writes:
+        available.setdefault(field.table, set()).add(field.name)
+    bound = Bound(
+        transform,
+        frozenset(reads),
+        frozenset(writes),
+        frozenset(r for r in transform.reads if isinstance(r, Resource)),
+        frozenset(r for r in transform.writes if isinstance(r, Resource)),
+        frozenset(creates),
+    )
+    _check_shape(bound)
+    return bound
+
+
+def _given(table: type[Table]) -> set[str]:
+    return {f.name for f in table.__fields__.values() if not f.derived}
+
+
+def _fields(touched: Iterable[Touched], whole: Mapping[str, Iterable[str]]) -> set[Field]:
+    fields: set[Field] = set()
+    for item in touched:
+        if isinstance(item, Field):
+            fields.add(item)
+        elif isinstance(item, TableMeta):
+            names = set(whole.get(item.__table_name__, item.__fields__))
+            fields |= {f for f in item.__fields__.values() if f.name in names}
+    return fields
+
+
+def _check_shape(bound: Bound) -> None:
+    transform = bound.transform
+    wanted = bound.tables | {r.name for r in bound.reads_resources}
+    given = set(transform.parameters)
+    if given != wanted:
+        raise transform.error(
+            DefinitionError,
+            f"takes parameters ({', '.join(transform.parameters)}), but touches {', '.join(sorted(wanted)) or 'nothing'}",
+            hint="name one parameter after each table and resource that it reads or changes",
+        )
+    if bound.writes_resources and (bound.tables or bound.changes):
+        raise transform.error(
+            DefinitionError,
+            "writes a resource and touches tables",
+            hint="resources are not checkpointed, so they are made from other resources only; "
+            "load what depends on rows in a dataset factory",
+        )
+    if transform.form == "arrow" and (len(bound.tables) != 1 or len(bound.changes) != 1):
+        raise transform.error(
+            DefinitionError,
+            "touches several tables",
+            hint="an Arrow transform changes one table, or reads one and creates another; use @transform for joins",
+        )
+    if bound.creates and bound.changes - bound.creates:
+        raise transform.error(
+            DefinitionError, "creates a table and changes another", hint="split it into two transforms"
+        )
+
+
+def derive(bound: Sequence[Bound]) -> tuple[Stage, ...]:
+    """Stages by longest path of conflicts: i before j conflict if one writes what the other touches."""
+    level: list[int] = []
+    touched = [b.touched() for b in bound]
+    for j, (reads_j, writes_j) in enumerate(touched):
+        before = [
+            level[i]
+            for i, (reads_i, writes_i) in enumerate(touched[:j])
+            if writes_i & (reads_j | writes_j) or reads_i & writes_j
+        ]
+        level.append(max(before) + 1 if before else 0)
+    count = max(level, default=-1) + 1
+    return tuple(
+        Stage(n, tuple(b for b, at in zip(bound, level, strict=True) if at == n)) for n in range(count)
+    )
+
+
+def live(stages: Sequence[Stage], outputs: Sequence[type[Table]], done: int) -> dict[str, frozenset[str]]:
+    """Fields by table that exist after ``done`` stages and are still needed by a later one or an output."""
+    needed: dict[str, set[str]] = {}
+    for table in outputs:
+        needed.setdefault(table.__table_name__, set()).update(table.__fields__)
+    for stage in reversed(stages[done:]):
+        for bound in stage.transforms:
+            for field in bound.writes - bound.reads:
+                needed.get(field.table, set()).discard(field.name)
+        for bound in stage.transforms:
+            for name in bound.creates:
+                needed.pop(name, None)
+            for name in bound.tables:
+                needed.setdefault(name, set())
+            for field in bound.reads:
+                needed.setdefault(field.table, set()).add(field.name)
+    return {table: frozenset(fields) for table, fields in needed.items()}

@@ -1,0 +1,117 @@
+"""Saving the dataset between stages, and finding the newest saved one that still fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.claims import CheckpointRef, Claim
+from penstock.errors import CorruptFile
+from penstock.failpoints import reach
+from penstock.pipeline import Pipeline
+from penstock.ranges import Range
+from penstock.runner import layout, manifests
+from penstock.runner.manifests import CheckpointManifest, Fingerprint, SavedTable
+from penstock.spark import files
+from penstock.spark.files import Compression
+from penstock.spark.flow import Flow
+from penstock.storage import FileRecord, Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class InputRows:
+    """What a scan of a registered input is found by: its rows need not be saved again."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Whether a checkpoint can be used now, and if not, why."""
+
+    ref: CheckpointRef
+    reasons: tuple[str, ...]
+    manifest: CheckpointManifest | None = None
+
+    @property
+    def fits(self) -> bool:
+        return not self.reasons
+
+
+def judge(
+    storage: Storage, run: str, partition: Range, ref: CheckpointRef, pipeline: Pipeline, current: Fingerprint
+) -> Judgement:
+    """Compare a checkpoint with the pipeline as it is now. The data files are not looked at."""
+    path = layout.checkpoint_manifest(run, partition, ref.token, ref.stage)
+    try:
+        manifest = CheckpointManifest.decode(manifests.fetch(storage, path, ref.digest))
+    except CorruptFile as error:
+        return Judgement(ref, (f"its manifest is corrupt: {error.what}",))
+    if manifest.done > len(pipeline.stages):
+        return Judgement(ref, ("the pipeline has fewer stages now",))
+    reasons = manifest.fingerprint.differences(current.upto(manifest.done))
+    for table, fields in pipeline.live(manifest.done).items():
+        saved = manifest.tables.get(table)
+        declared = pipeline.tables[table]
+        names = set(saved.schema.names) if saved else set()
+        for name in sorted(fields):
+            if name not in names:
+                reasons.append(f"{table}.{name}, which is needed now, was not saved")
+            elif saved and saved.schema.field(name).type != declared.__fields__[name].type:
+                reasons.append(f"the type of {table}.{name} changed")
+    return Judgement(ref, tuple(reasons), manifest)
+
+
+def newest(judgements: Iterable[Judgement]) -> list[Judgement]:
+    """Newest stage first: the order in which checkpoints are tried."""
+    return sorted(judgements, key=lambda j: (j.ref.stage, j.ref.token), reverse=True)
+
+
+def restore(
+    spark: SparkSession, storage: Storage, manifest: CheckpointManifest, load_input: Callable[[str], Flow]
+) -> dict[str, Flow]:
+    """The tables of a checkpoint, after checking every byte; `CorruptFile` if one is not right."""
+    files.verify(spark, storage, [record for table in manifest.tables.values() for record in table.files])
+    flows = {}
+    for name, table in manifest.tables.items():
+        if table.input is not None:
+            flows[name] = load_input(table.input).select(table.schema.names)
+        else:
+            flows[name] = files.read(storage, name, table.schema, table.files)
+    return flows
+
+
+def save(
+    spark: SparkSession,
+    storage: Storage,
+    run: str,
+    claim: Claim,
+    done: int,
+    flows: Mapping[str, Flow],
+    fingerprint: Fingerprint,
+    compression: Compression,
+) -> tuple[CheckpointRef, dict[str, SavedTable], dict[str, Flow]]:
+    """Write the tables; what comes back is the pointer for the store, and flows that read the files."""
+    saved: dict[str, SavedTable] = {}
+    onward: dict[str, Flow] = {}
+    for name, flow in flows.items():
+        kept = flow.kept
+        if isinstance(kept, InputRows):
+            saved[name], onward[name] = SavedTable(flow.schema, input=kept.name), flow
+            continue
+        if isinstance(kept, tuple) and all(isinstance(record, FileRecord) for record in kept):
+            records: tuple[FileRecord, ...] = kept
+        else:
+            folder = layout.checkpoint_folder(run, claim.range, claim.token, done - 1, name)
+            records = files.write(spark, flow, storage, folder, format="arrow", compression=compression)
+        saved[name] = SavedTable(flow.schema, records)
+        onward[name] = files.read(storage, name, flow.schema, records)
+    reach("checkpoint.written")
+    manifest = CheckpointManifest(claim.range, claim.token, done, fingerprint.upto(done), saved)
+    path = layout.checkpoint_manifest(run, claim.range, claim.token, done - 1)
+    digest = manifests.save(storage, path, manifest.encode())
+    return CheckpointRef(done - 1, claim.token, digest), saved, onward

@@ -1,0 +1,92 @@
+"""What a runner tells while it works: values that a terminal, a log and a program can all use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from penstock.errors import PenstockError
+from penstock.ranges import Range
+
+Kind = Literal[
+    "claimed",  # a partition is ours
+    "resumed",  # it goes on from a checkpoint
+    "set-aside",  # a checkpoint was not used, and why
+    "stage",  # a stage is done
+    "retry",  # a transient error, tried again
+    "acked",  # its output is published
+    "lost",  # somebody else has it now
+    "failed",  # it failed, and will be tried again
+    "poisoned",  # it failed too often
+    "released",  # given back, to be resumed
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something happened to a partition."""
+
+    kind: Kind
+    instance: str
+    partition: Range
+    token: int
+    stage: int | None = None
+    rows: int = 0
+    seconds: float = 0.0
+    message: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "partition": str(self.partition)}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Event:
+        return cls(**{**value, "partition": Range.parse(value["partition"])})
+
+
+Listener = Callable[[Event], None]
+
+
+def silent(event: Event) -> None:
+    """The listener that nobody listens to."""
+
+
+Ending = Literal["complete", "incomplete", "stopped", "interrupted", "halted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What `Runner.run` did.
+
+    ``ending``: *complete* (every partition is done), *incomplete* (the rest is poisoned), *stopped*
+    (``max_batches`` were acked), *interrupted* (asked to stop) or *halted* (an error such as a full
+    disk that waits for a person). After all but *complete*, the run can be resumed.
+    """
+
+    run: str
+    instance: str
+    ending: Ending
+    acked: int = 0
+    rows: int = 0
+    resumed: int = 0
+    lost: int = 0
+    failed: int = 0
+    poisoned: int = 0
+    seconds: float = 0.0
+    error: PenstockError | None = None
+    events: tuple[Event, ...] = field(default=(), repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "run": self.run,
+            "instance": self.instance,
+            "ending": self.ending,
+            "acked": self.acked,
+            "rows": self.rows,
+            "resumed": self.resumed,
+            "lost": self.lost,
+            "failed": self.failed,
+            "poisoned": self.poisoned,
+            "seconds": round(self.seconds, 3),
+            "error": {"code": self.error.code, "message": str(self.error)} if self.error else None,
+        }

@@ -1,0 +1,148 @@
+"""Keeping claims alive from a thread of its own, and noticing when one is lost.
+
+The store judges whether this instance's session is alive. Beside that, the instance looks at its
+own monotonic clock: when it could not renew for nearly the whole lease, it stops acting before
+anybody else may take over.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from penstock.claims import Board, Claim
+from penstock.errors import FencedError, PenstockError, SessionLost, StoreUnavailable
+from penstock.ranges import Range
+from penstock.store import Session, Store
+
+_MARGIN = 0.9
+
+
+class Hold:
+    """A claim in this process. Once it is lost it stays lost."""
+
+    def __init__(self, claim: Claim) -> None:
+        self.claim = claim
+        self._why: FencedError | None = None
+        self.stop: PenstockError | None = None
+        self.released = threading.Event()
+
+    @property
+    def lost(self) -> FencedError | None:
+        return self._why
+
+    def lose(self, why: FencedError) -> None:
+        if self._why is None:
+            self._why = why
+
+    def check(self) -> None:
+        """Raise if this claim must not go on."""
+        if self._why is not None:
+            raise self._why
+        if self.stop is not None:
+            raise self.stop
+
+
+class Lease:
+    """The session of an instance and the claims that live by it."""
+
+    def __init__(
+        self,
+        store: Store,
+        board: Board,
+        ttl: float,
+        every: float,
+        on_lost: Callable[[Hold], None],
+        on_beat: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._board = board
+        self._ttl = ttl
+        self._every = every
+        self._on_lost = on_lost
+        self._on_beat = on_beat
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._holds: dict[Range, Hold] = {}
+        self._closed = threading.Event()
+        self._session = store.session(ttl)
+        self._renewed = clock()
+        self._thread = threading.Thread(target=self._loop, name="penstock-lease", daemon=True)
+
+    def __enter__(self) -> Lease:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._closed.set()
+        self._thread.join()
+        self._session.close()
+
+    @property
+    def session(self) -> Session:
+        """The session to claim under: a new one after the old one was lost."""
+        with self._lock:
+            return self._session
+
+    def hold(self, claim: Claim) -> Hold:
+        with self._lock:
+            hold = self._holds[claim.range] = Hold(claim)
+            if claim.session != self._session.id:
+                hold.lose(SessionLost("the lease ran out while the claim was made"))
+        return hold
+
+    def drop(self, hold: Hold) -> None:
+        with self._lock:
+            if self._holds.get(hold.claim.range) is hold:
+                del self._holds[hold.claim.range]
+        hold.released.set()
+
+    def holds(self) -> list[Hold]:
+        with self._lock:
+            return list(self._holds.values())
+
+    def _loop(self) -> None:
+        while not self._closed.wait(self._every):
+            self.beat()
+
+    def beat(self) -> None:
+        """Renew once. Public so that a test can do it without a thread."""
+        began = self._clock()
+        try:
+            self.session.keepalive()
+            self._renewed = began
+            lost = self._board.renew([hold.claim for hold in self.holds()])
+            self._on_beat()
+        except SessionLost as error:
+            self._lose_all(error)
+            self._reopen()
+            return
+        except StoreUnavailable as error:
+            if self._clock() - self._renewed > self._ttl * _MARGIN:
+                self._lose_all(
+                    SessionLost(f"the lease could not be renewed for {self._ttl:g} s: {error.what}")
+                )
+            return
+        for hold in self.holds():
+            if why := lost.get(hold.claim.range):
+                self._lose(hold, why)
+
+    def _reopen(self) -> None:
+        try:
+            fresh = self._store.session(self._ttl)
+        except StoreUnavailable:
+            return
+        with self._lock:
+            self._session = fresh
+        self._renewed = self._clock()
+
+    def _lose_all(self, why: FencedError) -> None:
+        for hold in self.holds():
+            self._lose(hold, why)
+
+    def _lose(self, hold: Hold, why: FencedError) -> None:
+        if hold.lost is None:
+            hold.lose(why)
+            self._on_lost(hold)

@@ -1,0 +1,121 @@
+"""How a runner works: when it checkpoints, how it leases, where its output goes."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from dataclasses import dataclass, field
+
+from penstock.config import RunConfig
+from penstock.errors import ConfigError
+from penstock.spark.files import Compression, Format
+
+
+@dataclass(frozen=True, slots=True)
+class EveryStage:
+    """Checkpoint between any two stages."""
+
+    def after(self, done: int, stages: int) -> bool:
+        return done < stages
+
+    def __str__(self) -> str:
+        return "every-stage"
+
+
+@dataclass(frozen=True, slots=True)
+class EveryNStages:
+    """Checkpoint after each ``n`` stages."""
+
+    n: int
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise ConfigError(f"EveryNStages({self.n}): n must be at least 1")
+
+    def after(self, done: int, stages: int) -> bool:
+        return done < stages and done % self.n == 0
+
+    def __str__(self) -> str:
+        return f"every:{self.n}"
+
+
+@dataclass(frozen=True, slots=True)
+class Never:
+    """No checkpoints: a partition is computed in one go, and from its input after a crash."""
+
+    def after(self, done: int, stages: int) -> bool:
+        return False
+
+    def __str__(self) -> str:
+        return "none"
+
+
+Checkpointing = EveryStage | EveryNStages | Never
+"""The stage after the last one is the output itself: there is never a checkpoint after it."""
+
+
+def checkpointing(text: str) -> Checkpointing:
+    """The strategy that the configuration names."""
+    if text == "none":
+        return Never()
+    if text == "every-stage":
+        return EveryStage()
+    prefix, _, number = text.partition(":")
+    if prefix == "every" and number.isdecimal() and int(number):
+        return EveryNStages(int(number))
+    raise ConfigError(f"{text!r} is not a checkpoint strategy", hint="use every-stage, every:N or none")
+
+
+def instance_id() -> str:
+    """A name for this process that people can read and that no other process has."""
+    return f"{socket.gethostname().split('.')[0]}-{os.getpid()}-{secrets.token_hex(2)}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerConfig:
+    """What a `Runner` is told. Times are in seconds.
+
+    ``run`` names the run (default: the pipeline's name); all instances with the same name work on it
+    together. ``output`` is where output files go (default: the runner's storage).
+    """
+
+    run: str | None = None
+    instance: str = field(default_factory=instance_id)
+    checkpoint: Checkpointing | None = field(default_factory=EveryStage)
+    lease_ttl: float = 10.0
+    renew_every: float | None = None
+    max_batches: int | None = None
+    claims: int = 2
+    max_failures: int = 5
+    partition_rows: int = 250_000
+    task_rows: int = 0
+    output: str | None = None
+    output_format: Format = "parquet"
+    compression: Compression = "lz4"
+    accept_changed_code: bool = False
+
+    @property
+    def renewal(self) -> float:
+        return self.renew_every if self.renew_every is not None else self.lease_ttl / 3
+
+    @property
+    def strategy(self) -> Checkpointing:
+        """None means the same as `Never`."""
+        return self.checkpoint or Never()
+
+    @classmethod
+    def from_settings(cls, settings: RunConfig, **more: object) -> RunnerConfig:
+        """From ``[run]`` of the configuration, with what only the caller knows in ``more``."""
+        values: dict[str, object] = {
+            "checkpoint": checkpointing(settings.checkpoint),
+            "lease_ttl": settings.lease_ttl,
+            "renew_every": settings.renew_every,
+            "max_batches": settings.max_batches,
+            "claims": settings.claims,
+            "max_failures": settings.max_failures,
+            "partition_rows": settings.partition_rows,
+            "task_rows": settings.task_rows,
+            "compression": settings.checkpoint_compression,
+        }
+        return cls(**{**values, **more})  # type: ignore[arg-type]

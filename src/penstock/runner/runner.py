@@ -1,0 +1,317 @@
+"""The runner: one instance's part in a run."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from penstock import inputs
+from penstock.claims import Board, Claim, State
+from penstock.errors import (
+    DefinitionError,
+    FencedError,
+    HaltError,
+    InputChanged,
+    Interrupted,
+    PenstockError,
+    StorageFull,
+)
+from penstock.failpoints import reach
+from penstock.inputs import Input
+from penstock.pipeline import DatasetFactory, Pipeline
+from penstock.pipeline.execute import Executor, resources_by_stage
+from penstock.runner import gc, runs
+from penstock.runner.events import Ending, Event, Kind, Listener, Report, silent
+from penstock.runner.lease import Hold, Lease
+from penstock.runner.options import RunnerConfig
+from penstock.runner.runs import Run
+from penstock.runner.work import Bench, Work, fingerprint
+from penstock.spark.faults import decode
+from penstock.spark.session import cancel_tag, job_tag, start
+from penstock.storage import Storage
+from penstock.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Errors that the next partition would meet as well: the run stops and waits for a person.
+_HALTING = (HaltError, InputChanged, DefinitionError)
+_KEPT_EVENTS = 1000
+
+
+class Runner:
+    """Claims partitions of a run and computes them until nothing is left.
+
+    Any number of runners, in any number of processes, may work on the same run: start them with the
+    same pipeline, store, storage and run name. The inputs must be registered under the names of the
+    pipeline's input tables (see `penstock.inputs.register`).
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        store: Store,
+        storage: Storage,
+        config: RunnerConfig | None = None,
+        *,
+        spark: SparkSession | None = None,
+        listener: Listener = silent,
+        source: str = "",
+    ) -> None:
+        self.pipeline = pipeline
+        self.store = store
+        self.storage = storage
+        self.config = config or RunnerConfig()
+        self._spark = spark
+        self._listener = listener
+        self._source = source
+        self._stopping = threading.Event()
+        self._halted: PenstockError | None = None
+        self._lock = threading.Lock()
+        self._counts: Counter[Kind] = Counter()
+        self._rows = 0
+        self._events: deque[Event] = deque(maxlen=_KEPT_EVENTS)
+        self._slots = self.config.max_batches
+
+    def stop(self) -> None:
+        """Ask the runner to give its claims back and return. Safe to call from a signal handler."""
+        self._stopping.set()
+
+    def run(self, dataset_factory: DatasetFactory | None = None) -> Report:
+        """Work until nothing is left, ``max_batches`` are acked, or `stop` is called.
+
+        ``dataset_factory(dataset, range)`` is given each partition's tables, and returns the dataset
+        to run the pipeline on: the same one, or one with tables and resources added.
+        """
+        began = time.monotonic()
+        spark = self._spark or _session()
+        self.pipeline.check(spark)
+        run, board, bench = self._prepare(spark, dataset_factory)
+        with Lease(
+            self.store,
+            board,
+            self.config.lease_ttl,
+            self.config.renewal,
+            on_lost=lambda hold: self._cancel(spark, hold),
+        ) as lease:
+            self._work(spark, board, bench, lease)
+        ending = self._ending(board)
+        if ending in ("complete", "incomplete"):
+            gc.sweep_completed(self.store, self.storage, run, board)
+        return self._report(run, ending, time.monotonic() - began)
+
+    def _prepare(self, spark: SparkSession, factory: DatasetFactory | None) -> tuple[Run, Board, Bench]:
+        registered = {t.__table_name__: self._input(t.__table_name__) for t in self.pipeline.inputs}
+        for table in self.pipeline.inputs:
+            found = registered[table.__table_name__]
+            inputs.check_schema(found.schema, table.input_schema(), file=f"input {found.name!r}")
+            inputs.check_unchanged(found)
+        digests = {name: found.digest for name, found in registered.items()}
+        resources = resources_by_stage(self.pipeline, {})
+        primary = next(iter(registered.values()))
+        wanted = Run(
+            name=self.config.run or self.pipeline.name,
+            pipeline=self.pipeline.name,
+            inputs=digests,
+            total_rows=primary.total_rows,
+            partition_rows=primary.partition_rows,
+            outputs=tuple(t.__table_name__ for t in self.pipeline.outputs),
+            output=Storage(self.config.output).root
+            if self.config.output
+            else self.storage.location("output"),
+            output_format=self.config.output_format,
+            fingerprint=fingerprint(self.pipeline, digests, resources, factory),
+            storage=self.storage.root,
+            created=runs.now(),
+            keeps_rows=self.pipeline.keeps_rows(),
+            source=self._source,
+        )
+        run, board = runs.start(
+            self.store,
+            wanted,
+            max_failures=self.config.max_failures,
+            accept_changed_code=self.config.accept_changed_code,
+        )
+        executor = Executor(spark, self.pipeline)
+        bench = Bench(
+            spark,
+            self.pipeline,
+            run,
+            board,
+            self.storage,
+            self.config,
+            registered,
+            executor,
+            resources,
+            factory,
+            self._tell,
+        )
+        return run, board, bench
+
+    def _input(self, name: str) -> Input:
+        return inputs.load(self.store, self.storage, name)
+
+    def _work(self, spark: SparkSession, board: Board, bench: Bench, lease: Lease) -> None:
+        with ThreadPoolExecutor(self.config.claims, thread_name_prefix="penstock-claim") as pool:
+            loops = [pool.submit(self._loop, spark, board, bench, lease) for _ in range(self.config.claims)]
+            # The main thread only waits, so that a signal reaches it at once.
+            while not all(loop.done() for loop in loops):
+                if self._stopping.wait(0.1):
+                    for hold in lease.holds():
+                        hold.stop = hold.stop or self._halted or Interrupted()
+                        cancel_tag(spark, _tag(hold))
+                    time.sleep(0.1)
+        for loop in loops:
+            loop.result()
+
+    def _loop(self, spark: SparkSession, board: Board, bench: Bench, lease: Lease) -> None:
+        while not self._stopping.is_set() and self._take_slot():
+            claims = self._claim(board, lease)
+            if not claims:
+                self._give_slot()
+                if board.finished():
+                    return
+                board.wait(min(self.config.renewal, 1.0))
+                continue
+            acked = self._attempt(spark, board, bench, lease, claims[0])
+            if not acked:
+                self._give_slot()
+
+    def _claim(self, board: Board, lease: Lease) -> Sequence[Claim]:
+        try:
+            claims = board.claim(lease.session, self.config.instance)
+        except FencedError:
+            # The session ran out just now: the lease thread opens a new one.
+            time.sleep(self.config.renewal / 10)
+            return ()
+        reach("claim.after")
+        return claims
+
+    def _attempt(self, spark: SparkSession, board: Board, bench: Bench, lease: Lease, claim: Claim) -> bool:
+        """Work on a claim; whatever happens, it is not held afterwards. True if it was acked."""
+        hold = lease.hold(claim)
+        self._tell_of(hold, "claimed")
+        try:
+            with job_tag(spark, _tag(hold)):
+                Work(bench, hold).do()
+        except Exception as raised:
+            self._failed(board, bench, hold, raised)
+            return False
+        finally:
+            lease.drop(hold)
+        gc.sweep_partition(self.storage, bench.run, claim.range, claim.token)
+        return True
+
+    def _failed(self, board: Board, bench: Bench, hold: Hold, raised: Exception) -> None:
+        error = self._explained(bench, hold, raised)
+        try:
+            if isinstance(error, FencedError):
+                self._tell_of(hold, "lost", message=error.what)
+            elif isinstance(error, _HALTING):
+                if not isinstance(error, Interrupted):
+                    self._halt(error)
+                board.release(hold.claim)
+                self._tell_of(hold, "released", message=error.what)
+            else:
+                state = board.fail(hold.claim, f"{error.code}: {error}")
+                kind: Kind = "poisoned" if state is State.POISONED else "failed"
+                self._tell_of(hold, kind, message=str(error))
+        except FencedError as fenced:
+            self._tell_of(hold, "lost", message=fenced.what)
+        except PenstockError as second:
+            # The claim cannot even be given back: its lease will run out.
+            self._halt(second)
+
+    def _explained(self, bench: Bench, hold: Hold, raised: Exception) -> PenstockError:
+        """What really happened: a cancelled job says no more than that it was cancelled."""
+        if hold.lost is not None:
+            return hold.lost
+        if hold.stop is not None:
+            return hold.stop
+        error = decode(raised)
+        if not isinstance(error, FencedError | HaltError):
+            for storage in (self.storage, bench.run.output_storage):
+                try:
+                    storage.probe()
+                except StorageFull as full:
+                    return full
+        return error
+
+    def _halt(self, error: PenstockError) -> None:
+        with self._lock:
+            self._halted = self._halted or error
+        self._stopping.set()
+
+    def _cancel(self, spark: SparkSession, hold: Hold) -> None:
+        """Cancel the jobs of a lost claim until its thread has let go of it."""
+
+        def until_gone() -> None:
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline and not hold.released.wait(0.2):
+                cancel_tag(spark, _tag(hold))
+
+        cancel_tag(spark, _tag(hold))
+        threading.Thread(target=until_gone, name="penstock-cancel", daemon=True).start()
+
+    def _take_slot(self) -> bool:
+        with self._lock:
+            if self._slots is None:
+                return True
+            if self._slots == 0:
+                return False
+            self._slots -= 1
+            return True
+
+    def _give_slot(self) -> None:
+        with self._lock:
+            if self._slots is not None:
+                self._slots += 1
+
+    def _ending(self, board: Board) -> Ending:
+        if self._halted is not None:
+            return "halted"
+        if self._stopping.is_set():
+            return "interrupted"
+        if not board.finished():
+            return "stopped"
+        return "incomplete" if board.summary().poisoned.partitions else "complete"
+
+    def _report(self, run: Run, ending: Ending, seconds: float) -> Report:
+        return Report(
+            run=run.name,
+            instance=self.config.instance,
+            ending=ending,
+            acked=self._counts["acked"],
+            rows=self._rows,
+            resumed=self._counts["resumed"],
+            lost=self._counts["lost"],
+            failed=self._counts["failed"] + self._counts["poisoned"],
+            poisoned=self._counts["poisoned"],
+            seconds=seconds,
+            error=self._halted,
+            events=tuple(self._events),
+        )
+
+    def _tell_of(self, hold: Hold, kind: Kind, **more: Any) -> None:
+        self._tell(Event(kind, self.config.instance, hold.claim.range, hold.claim.token, **more))
+
+    def _tell(self, event: Event) -> None:
+        with self._lock:
+            self._events.append(event)
+            self._counts[event.kind] += 1
+            self._rows += event.rows
+        self._listener(event)
+
+
+def _tag(hold: Hold) -> str:
+    return f"penstock-{hold.claim.session}-{hold.claim.range}-{hold.claim.token}"
+
+
+def _session() -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession() or start()

@@ -1,0 +1,176 @@
+"""Proving from manifests, checksums and counts that every input row was processed once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from penstock import inputs
+from penstock.claims import Board, State
+from penstock.errors import CorruptFile, InputError, PenstockError
+from penstock.runner import runs
+from penstock.runner.output import Output
+from penstock.runner.runs import Run
+from penstock.storage import FileRecord, Storage
+from penstock.store import Store
+
+_NAMED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """All that was looked at, and the rows that came out."""
+
+    run: str
+    checks: tuple[Check, ...]
+    rows_in: int
+    rows_out: dict[str, int]
+
+    @property
+    def ok(self) -> bool:
+        return all(check.ok for check in self.checks)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "run": self.run,
+            "ok": self.ok,
+            "rows_in": self.rows_in,
+            "rows_out": self.rows_out,
+            "checks": [asdict(c) for c in self.checks],
+        }
+
+
+def verify(store: Store, name: str) -> Verification:
+    """Look at everything that a run has published. Nothing is changed."""
+    run = runs.load(store, name)
+    board = Board.open(store, name)
+    return _Verifier(store, run, board).verify()
+
+
+class _Verifier:
+    def __init__(self, store: Store, run: Run, board: Board) -> None:
+        self.store = store
+        self.run = run
+        self.board = board
+        self.storage = Storage(run.storage)
+
+    def verify(self) -> Verification:
+        coverage, done_rows = self._coverage()
+        manifests, found, rows_out = self._manifests()
+        return Verification(
+            self.run.name,
+            (self._inputs(), coverage, manifests, self._once(found), self._bytes(found), self._counts(found)),
+            done_rows,
+            rows_out,
+        )
+
+    def _inputs(self) -> Check:
+        try:
+            for name, digest in self.run.inputs.items():
+                registered = inputs.load(self.store, self.storage, name)
+                inputs.check_unchanged(registered)
+                if registered.digest != digest:
+                    return Check("inputs", False, f"input {name} is not the one that the run began with")
+        except InputError as error:
+            return Check("inputs", False, error.what)
+        return Check("inputs", True, f"{', '.join(self.run.inputs)}: unchanged since they were registered")
+
+    def _coverage(self) -> tuple[Check, int]:
+        """The completed partitions lie side by side from the first to the last row."""
+        row = done = 0
+        problems = []
+        for view in self.board.partitions():
+            if view.range.begin != row:
+                problems.append(f"rows {row} to {view.range.begin} belong to no partition, or to two")
+            row = view.range.end
+            if view.state is State.COMPLETED:
+                done += view.range.rows
+            else:
+                problems.append(f"{view.range} is {view.state}")
+        if row != self.run.total_rows:
+            problems.append(f"partitions end at row {row} of {self.run.total_rows}")
+        detail = f"{done} of {self.run.total_rows} rows lie in completed partitions"
+        return Check("every row once", not problems, _listed(detail, problems)), done
+
+    def _manifests(self) -> tuple[Check, list[tuple[str, FileRecord]], dict[str, int]]:
+        found: list[tuple[str, FileRecord]] = []
+        rows = dict.fromkeys(self.run.outputs, 0)
+        problems = []
+        count = 0
+        try:
+            for manifest in Output(self.store, self.run.name).manifests():
+                count += 1
+                for reason in manifest.fingerprint.differences(self.run.fingerprint):
+                    problems.append(f"{manifest.partition} was made by other code: {reason}")
+                for table, saved in manifest.tables.items():
+                    found += [(table, f) for f in saved.files]
+                    rows[table] += saved.rows
+                    if table in self.run.keeps_rows and saved.rows != manifest.partition.rows:
+                        problems.append(f"{manifest.partition} has {saved.rows} rows of {table}")
+        except PenstockError as error:
+            problems.append(error.what)
+        detail = f"{count} manifests, all as they were acked"
+        return Check("manifests", not problems, _listed(detail, problems)), found, rows
+
+    def _once(self, found: list[tuple[str, FileRecord]]) -> Check:
+        twice = [path for path, n in Counter(record.path for _, record in found).items() if n > 1]
+        return Check(
+            "no file twice",
+            not twice,
+            _listed(f"{len(found)} files", [f"{p} is listed twice" for p in twice]),
+        )
+
+    def _bytes(self, found: list[tuple[str, FileRecord]]) -> Check:
+        output = self.run.output_storage
+
+        def problem(item: tuple[str, FileRecord]) -> str | None:
+            try:
+                output.check(item[1])
+            except CorruptFile as error:
+                return error.what
+            return None
+
+        with ThreadPoolExecutor(4) as pool:
+            problems = [p for p in pool.map(problem, found) if p]
+        size = sum(record.bytes for _, record in found)
+        return Check("checksums", not problems, _listed(f"{len(found)} files, {size} bytes", problems))
+
+    def _counts(self, found: list[tuple[str, FileRecord]]) -> Check:
+        def problem(item: tuple[str, FileRecord]) -> str | None:
+            try:
+                rows = self._rows(item[1].path)
+            except (OSError, ValueError) as error:
+                return f"{item[1].path}: {error}"
+            return None if rows == item[1].rows else f"{item[1].path} has {rows} rows, not {item[1].rows}"
+
+        with ThreadPoolExecutor(4) as pool:
+            problems = [p for p in pool.map(problem, found) if p]
+        return Check("row counts", not problems, _listed("as recorded in every file", problems))
+
+    def _rows(self, path: str) -> int:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        with self.run.output_storage.open(path) as file:
+            if self.run.output_format == "parquet":
+                return int(pq.ParquetFile(file).metadata.num_rows)
+            reader = pa.ipc.open_file(file)
+            return sum(reader.get_batch(n).num_rows for n in range(reader.num_record_batches))
+
+
+def _listed(detail: str, problems: list[str]) -> str:
+    if not problems:
+        return detail
+    more = f" (and {len(problems) - _NAMED} more)" if len(problems) > _NAMED else ""
+    return f"{detail}; " + "; ".join(problems[:_NAMED]) + more

@@ -1,0 +1,254 @@
+"""The work on one claim: from its newest checkpoint, stage by stage, to the ack."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from penstock import inputs
+from penstock.claims import Board, Claim
+from penstock.errors import CorruptFile, UndeclaredWrite
+from penstock.failpoints import reach
+from penstock.inputs import Input
+from penstock.pipeline import Bound, Dataset, DatasetFactory, Pipeline, Retry, Stage
+from penstock.pipeline.execute import Executor, resources_by_stage
+from penstock.pipeline.fingerprint import code_digest, resources_digest, stage_digest
+from penstock.pipeline.retry import attempt
+from penstock.ranges import Range
+from penstock.runner import checkpoints, layout, manifests
+from penstock.runner.checkpoints import InputRows
+from penstock.runner.events import Event, Kind, Listener
+from penstock.runner.lease import Hold
+from penstock.runner.manifests import Fingerprint, OutputManifest, SavedTable, StagePrint
+from penstock.runner.options import RunnerConfig
+from penstock.runner.runs import Run
+from penstock.spark import files
+from penstock.spark.flow import Flow, Scan
+from penstock.storage import FileRecord, Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+
+_MOST_TASK_ROWS = 4_000_000
+
+
+def fingerprint(
+    pipeline: Pipeline,
+    inputs: Mapping[str, str],
+    resources: Sequence[Mapping[str, Any]],
+    factory: DatasetFactory | None,
+) -> Fingerprint:
+    """What the results of a pipeline over these inputs depend on."""
+    stages = tuple(
+        StagePrint("+".join(s.names), stage_digest(s), resources_digest(s, resources[s.index]))
+        for s in pipeline.stages
+    )
+    return Fingerprint(dict(inputs), stages, code_digest(factory) if factory else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Everything that the work on a claim needs, shared by all claims of an instance."""
+
+    spark: SparkSession
+    pipeline: Pipeline
+    run: Run
+    board: Board
+    storage: Storage
+    config: RunnerConfig
+    inputs: Mapping[str, Input]
+    executor: Executor
+    resources: Sequence[Mapping[str, Any]]
+    factory: DatasetFactory | None
+    tell: Listener
+
+
+class Work:
+    """One claim on its way through the pipeline."""
+
+    def __init__(self, bench: Bench, hold: Hold) -> None:
+        self.bench = bench
+        self.hold = hold
+        self.claim: Claim = hold.claim
+        self.began = time.monotonic()
+        self.resumed_at = 0
+        self.rows: dict[str, int | None] = {}
+        self._since: list[str] = []
+
+    def do(self) -> None:
+        """Compute the partition, write its output and publish it with the ack."""
+        bench = self.bench
+        done, flows, resources = self._begin()
+        stages = bench.pipeline.stages
+        for stage in stages[done:]:
+            self.hold.check()
+            before = time.monotonic()
+            flows = self._stage(stage, flows, resources[stage.index])
+            done = stage.index + 1
+            if bench.config.strategy.after(done, len(stages)):
+                flows = self._checkpoint(done, flows)
+            self._tell("stage", stage=stage.index, seconds=time.monotonic() - before)
+        self._publish(flows)
+
+    def _begin(self) -> tuple[int, dict[str, Flow], Sequence[Mapping[str, Any]]]:
+        """Where to begin: after the newest checkpoint that fits and is whole, or at the input."""
+        bench = self.bench
+        dataset = self._dataset()
+        resources = bench.resources
+        if dataset.resources:
+            resources = resources_by_stage(bench.pipeline, dataset.resources)
+        judged = [
+            checkpoints.judge(
+                bench.storage, bench.run.name, self.claim.range, ref, bench.pipeline, bench.run.fingerprint
+            )
+            for ref in self.claim.checkpoints
+        ]
+        for found in checkpoints.newest(judged):
+            reasons = found.reasons
+            if found.manifest is not None and not reasons:
+                try:
+                    flows = checkpoints.restore(bench.spark, bench.storage, found.manifest, self._input)
+                    self.resumed_at = found.manifest.done
+                    self.rows = {name: t.rows for name, t in found.manifest.tables.items() if t.input is None}
+                    self.rows |= (
+                        {bench.run.primary: self.claim.range.rows} if self._untouched(found.manifest) else {}
+                    )
+                    self._tell("resumed", stage=self.resumed_at)
+                    return self.resumed_at, flows, resources
+                except CorruptFile as error:
+                    reasons = (error.what,)
+            bench.board.drop_checkpoint(self.claim, found.ref.stage)
+            self._tell("set-aside", stage=found.ref.stage, message="; ".join(reasons))
+        self.rows = {bench.run.primary: self.claim.range.rows}
+        return 0, bench.executor.flows(dataset), resources
+
+    def _untouched(self, manifest: manifests.CheckpointManifest) -> bool:
+        table = manifest.tables.get(self.bench.run.primary)
+        return table is not None and table.input is not None
+
+    def _dataset(self) -> Dataset:
+        """The partition's rows, every further input as a whole, and what the factory adds."""
+        tables: dict[str, Any] = {name: self._input(name) for name in self.bench.inputs}
+        dataset = Dataset(tables, {}, self.bench.spark)
+        return self.bench.factory(dataset, self.claim.range) if self.bench.factory else dataset
+
+    def _input(self, name: str) -> Flow:
+        bench = self.bench
+        registered = bench.inputs[name]
+        schema = bench.pipeline.tables[name].input_schema()
+        rows = self.claim.range if name == bench.run.primary else Range(0, registered.total_rows)
+        tasks = self._tasks(rows.rows)
+
+        def cut(columns: Sequence[str]) -> Sequence[inputs.Split]:
+            return inputs.splits(registered, bench.storage, rows, tasks, columns, schema)
+
+        return Flow.scan(name, Scan(schema, cut, kept=InputRows(name)))
+
+    def _tasks(self, rows: int) -> int:
+        """As many tasks as keep every core busy when all claims of this instance run at once."""
+        if self.bench.config.task_rows:
+            return -(-rows // self.bench.config.task_rows)
+        share = -(-files.spark_parallelism(self.bench.spark) // self.bench.config.claims)
+        return max(share, -(-rows // _MOST_TASK_ROWS))
+
+    def _stage(
+        self, stage: Stage, flows: Mapping[str, Flow], resources: Mapping[str, Any]
+    ) -> dict[str, Flow]:
+        made = self.bench.executor.run_stage(stage, flows, resources)
+        for bound in stage.transforms:
+            for table in bound.creates | bound.transform.drops:
+                self.rows[table] = None
+        self._since += [b.name for b in stage.transforms if _keeps_rows(b)]
+        reach("stage.planned")
+        return made
+
+    def _checkpoint(self, done: int, flows: Mapping[str, Flow]) -> dict[str, Flow]:
+        bench = self.bench
+        ref, saved, onward = self._retried(
+            lambda: checkpoints.save(
+                bench.spark,
+                bench.storage,
+                bench.run.name,
+                self.claim,
+                done,
+                flows,
+                bench.run.fingerprint,
+                bench.config.compression,
+            )
+        )
+        self._count({name: table for name, table in saved.items() if table.input is None})
+        self.hold.check()
+        reach("checkpoint.before")
+        bench.board.save_checkpoint(self.claim, ref)
+        reach("checkpoint.after")
+        return onward
+
+    def _publish(self, flows: Mapping[str, Flow]) -> None:
+        bench = self.bench
+        output = bench.run.output_storage
+        written: dict[str, SavedTable] = {}
+        for table in bench.pipeline.outputs:
+            name = table.__table_name__
+            flow = flows[name]
+
+            def write(flow: Flow = flow, name: str = name) -> tuple[FileRecord, ...]:
+                folder = layout.output_folder(bench.run.name, self.claim.range, self.claim.token, name)
+                return files.write(bench.spark, flow, output, folder, format=bench.run.output_format)
+
+            written[name] = SavedTable(flow.schema, self._retried(write))
+        self._count(written)
+        seconds = time.monotonic() - self.began
+        manifest = OutputManifest(
+            self.claim.range,
+            self.claim.token,
+            bench.config.instance,
+            self.resumed_at,
+            seconds,
+            bench.run.fingerprint,
+            written,
+        )
+        path = layout.output_manifest(bench.run.name, self.claim.range, self.claim.token)
+        digest = manifests.save(bench.storage, path, manifest.encode())
+        self.hold.check()
+        reach("ack.before")
+        bench.board.ack(self.claim, digest)
+        reach("ack.after")
+        self._tell("acked", stage=self.resumed_at, rows=self.claim.range.rows, seconds=seconds)
+
+    def _retried(self, write: Callable[[], T]) -> T:
+        """Run a job, again if Spark lost a worker on the way."""
+
+        def told(pause: float) -> None:
+            self._tell("retry", seconds=pause)
+            time.sleep(pause)
+
+        def once() -> T:
+            self.hold.check()
+            return write()
+
+        return attempt(once, Retry(), told)
+
+    def _count(self, written: Mapping[str, SavedTable]) -> None:
+        """Rows can only get fewer or more where a transform declared it."""
+        for name, table in written.items():
+            before = self.rows.get(name)
+            if before is not None and before != table.rows:
+                raise UndeclaredWrite(
+                    f"table {name} had {before} rows and has {table.rows} after {', '.join(self._since)}, "
+                    "none of which declares to change the set of rows",
+                    hint="declare drops=… on the transform that removes rows; one that multiplies them "
+                    "creates a table of its own",
+                )
+            self.rows[name] = table.rows
+        self._since = []
+
+    def _tell(self, kind: Kind, **more: Any) -> None:
+        self.bench.tell(Event(kind, self.bench.config.instance, self.claim.range, self.claim.token, **more))
+
+
+def _keeps_rows(bound: Bound) -> bool:
+    return not bound.creates and not bound.transform.drops and not bound.writes_resources

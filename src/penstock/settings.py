@@ -1,0 +1,113 @@
+"""Every key of ``penstock.toml`` and what its value may be."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How one key's value is checked. ``parse`` raises `ValueError` with what the value must be."""
+
+    parse: Callable[[object], object]
+    text: bool = False
+    """The value is text, so that an environment variable is taken as it stands."""
+    table: bool = False
+    """The value is a free table, which only the file can give."""
+
+    def from_text(self, text: str) -> object:
+        """The value that an environment variable means: read as TOML would read it, where it can."""
+        if self.text:
+            return text
+        try:
+            return tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            return text
+
+
+def _whole(least: int) -> Setting:
+    def parse(raw: object) -> int:
+        if isinstance(raw, bool) or not isinstance(raw, int) or raw < least:
+            raise ValueError(f"must be a whole number of at least {least}")
+        return raw
+
+    return Setting(parse)
+
+
+def _duration(raw: object) -> float:
+    if isinstance(raw, str) and (match := _DURATION.fullmatch(raw.strip())):
+        raw = float(match[1]) * _SECONDS[match[2]]
+    if isinstance(raw, bool) or not isinstance(raw, int | float) or not 0 < raw < float("inf"):
+        raise ValueError('must be a time: seconds, or text such as "500ms", "10s" or "2m"')
+    return float(raw)
+
+
+def _flag(raw: object) -> bool:
+    if not isinstance(raw, bool):
+        raise ValueError("must be true or false")
+    return raw
+
+
+def _text(pattern: str, what: str) -> Setting:
+    matches = re.compile(pattern).fullmatch
+
+    def parse(raw: object) -> str:
+        if not isinstance(raw, str) or not matches(raw):
+            raise ValueError(f"must be {what}")
+        return raw
+
+    return Setting(parse, text=True)
+
+
+def _spark_conf(raw: object) -> dict[str, str]:
+    if not isinstance(raw, Mapping):
+        raise ValueError("must be a table of Spark settings")
+    return dict(_spark_settings(raw, ""))
+
+
+def _spark_settings(table: Mapping[str, object], prefix: str) -> list[tuple[str, str]]:
+    # `spark.ui.enabled = true` without quotes is nested tables in TOML, and means the dotted name.
+    settings: list[tuple[str, str]] = []
+    for name, value in table.items():
+        key = prefix + name
+        if isinstance(value, Mapping):
+            settings += _spark_settings(value, f"{key}.")
+        elif not key.startswith("spark."):
+            raise ValueError(f"{key} is no Spark setting: their names start with spark.")
+        elif isinstance(value, bool):
+            settings.append((key, str(value).lower()))
+        elif isinstance(value, str | int | float):
+            settings.append((key, str(value)))
+        else:
+            raise ValueError(f"{key} must be text, a number, true or false")
+    return settings
+
+
+SETTINGS: Mapping[str, Setting] = {
+    "store": _text(r"[a-z][a-z0-9+]*://.+", 'a store URL such as "sqlite:///.penstock/store.db"'),
+    "storage": _text(r".+", "a directory or an URL such as s3://bucket/prefix"),
+    "run.partition_rows": _whole(1),
+    "run.checkpoint": _text(r"every-stage|every:[1-9]\d*|none", "every-stage, every:N or none"),
+    "run.checkpoint_compression": _text(r"none|lz4|zstd", "none, lz4 or zstd"),
+    "run.lease_ttl": Setting(_duration),
+    "run.renew_every": Setting(_duration),
+    "run.claims": _whole(1),
+    "run.max_failures": _whole(1),
+    "run.instances": _whole(1),
+    "run.max_batches": _whole(1),
+    "run.task_rows": _whole(0),
+    "spark.master": _text(
+        r"local(-cluster)?(\[[^\]]+\])?|yarn|(spark|k8s|sc)://.+|k8s:.+",
+        "local[*], local[N], spark://HOST:PORT, yarn, k8s://… or sc://HOST:PORT",
+    ),
+    "spark.memory": _text(r"[1-9]\d*[mMgG]", 'an amount of memory such as "1g" or "1500m"'),
+    "spark.fast_start": Setting(_flag),
+    "spark.train_archive": Setting(_flag),
+    "spark.conf": Setting(_spark_conf, table=True),
+}

@@ -1,0 +1,1 @@
+"""Everything that knows how Spark is started: Java, the class archive, sessions."""

@@ -1,0 +1,56 @@
+"""Errors that cross from a Python worker to the driver with their type intact.
+
+Spark turns an exception of a worker into text inside another exception. So that the retry policy
+can ask for types all the same, a worker's error travels as an encoded token in that text, and the
+driver rebuilds it from there.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from penstock import errors
+from penstock.errors import PenstockError, TransformFailed
+
+_TOKEN = re.compile(r"<penstock-fault:([A-Za-z0-9+/=]+)>")
+
+
+class WorkerFault(Exception):
+    """Carries an encoded `PenstockError` out of a Python worker."""
+
+
+@contextmanager
+def carried(where: str) -> Iterator[None]:
+    """In a worker: send any error of the block to the driver, as what it is."""
+    try:
+        yield
+    except PenstockError as error:
+        raise WorkerFault(encode(error)) from error
+    except Exception as error:
+        what = f"{where}: {type(error).__name__}: {error}"
+        frames = "".join(traceback.format_exception(error)[-4:]).strip()
+        raise WorkerFault(encode(TransformFailed(what, left=frames))) from error
+
+
+def encode(error: PenstockError) -> str:
+    body = {"kind": type(error).__name__, "what": error.what, "left": error.left, "hint": error.hint}
+    return f"<penstock-fault:{base64.b64encode(json.dumps(body).encode()).decode()}>"
+
+
+def decode(error: BaseException) -> PenstockError:
+    """On the driver: the worker's error inside what Spark raised, or a plain description of it."""
+    if isinstance(error, PenstockError):
+        return error
+    text = str(error)
+    if found := _TOKEN.search(text):
+        body = json.loads(base64.b64decode(found[1]))
+        kind = getattr(errors, body["kind"], TransformFailed)
+        rebuilt: PenstockError = kind(body["what"], left=body["left"], hint=body["hint"])
+        return rebuilt
+    lines = [line for line in text.splitlines() if line.strip()]
+    return TransformFailed(f"Spark: {type(error).__name__}: {lines[0] if lines else 'no message'}"[:2000])

@@ -1,0 +1,245 @@
+"""Start Spark: the only place that does, and the only one that knows classic from Connect sessions."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from penstock.config import SparkConfig
+from penstock.errors import MissingPackage
+from penstock.spark import cds, java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+_LOOPBACK = "127.0.0.1"
+_LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+_SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
+_THREADS = "32"
+
+# Settings that also a Connect server takes from its clients.
+_QUERY_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    # Without it a batch of the wrong type fails as `Cannot call getInt`.
+    "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
+}
+
+_CLASSIC_SETTINGS = {
+    **_QUERY_SETTINGS,
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.structuredLogging.enabled": "false",
+    # Each keeps a thread per waiting stage by default: several hundred were seen.
+    "spark.sql.shuffleExchange.maxThreadThreshold": _THREADS,
+    "spark.sql.resultQueryStage.maxThreadThreshold": _THREADS,
+    # What is complete is said by the manifest, not by a marker file beside the data.
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    # A lost executor costs a task one more try. A transform's own errors are retried by the runner,
+    # which knows which of them are worth it.
+    "spark.task.maxFailures": "2",
+}
+
+
+def start(
+    config: SparkConfig | None = None, *, app_name: str = "penstock", use_archive: bool = True
+) -> SparkSession:
+    """The session for ``config``: in this process, on a cluster, or on a Spark Connect server.
+
+    A process has one classic session. When it has one already, however it was started, that one is
+    returned with those of our settings that can still be changed.
+    """
+    config = config or SparkConfig()
+    if config.master.startswith("sc://"):
+        return _connect(config)
+    return _classic(config, app_name, use_archive)
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether the session talks to a Spark Connect server."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+@contextmanager
+def job_tag(spark: SparkSession, tag: str) -> Iterator[None]:
+    """Mark the jobs that this thread starts inside the block. A tag has no comma and is not empty."""
+    if is_connect(spark):
+        add, remove = spark.addTag, spark.removeTag
+    else:
+        add, remove = spark.sparkContext.addJobTag, spark.sparkContext.removeJobTag
+    add(tag)
+    try:
+        yield
+    finally:
+        remove(tag)
+
+
+def cancel_tag(spark: SparkSession, tag: str) -> None:
+    """Cancel the jobs under ``tag`` that run now, from any thread, and no others.
+
+    A job that its thread starts a moment later is not cancelled: a caller that wants the thread to
+    end repeats this until it has ended.
+    """
+    if is_connect(spark):
+        spark.interruptTag(tag)
+    else:
+        spark.sparkContext.cancelJobsWithTag(tag)
+
+
+class Shared(Protocol[T_co]):
+    """A value that functions running on executors may capture, sent to each of them once."""
+
+    @property
+    def value(self) -> T_co: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Captured(Generic[T]):
+    value: T
+
+
+def broadcast(spark: SparkSession, value: T) -> Shared[T]:
+    """Make ``value`` available to executors. Connect has no broadcasts: there it travels in the closure."""
+    return _Captured(value) if is_connect(spark) else spark.sparkContext.broadcast(value)
+
+
+def local_cores(master: str) -> int | None:
+    """How many tasks a ``local`` master runs at once; None for any other master."""
+    if master == "local":
+        return 1
+    match = re.fullmatch(r"local\[(\*|\d+)(?:,\s*\d+)?\]", master)
+    if not match:
+        return None
+    return _cores() if match[1] == "*" else int(match[1])
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _connect(config: SparkConfig) -> SparkSession:
+    needed = {"grpc": "grpcio", "grpc_status": "grpcio-status", "google.rpc": "googleapis-common-protos"}
+    missing = [package for module, package in needed.items() if not _installed(module)]
+    if missing:
+        raise MissingPackage(
+            f"a Spark Connect URL needs {', '.join(missing)}", hint="pip install 'penstock[connect]'"
+        )
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.remote(config.master).getOrCreate()
+    for key, value in {**_QUERY_SETTINGS, **config.conf}.items():
+        spark.conf.set(key, value)
+    return spark
+
+
+def _installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _classic(config: SparkConfig, app_name: str, use_archive: bool) -> SparkSession:
+    cores = local_cores(config.master)
+    settings = {
+        **_CLASSIC_SETTINGS,
+        "spark.master": config.master,
+        "spark.app.name": app_name,
+        "spark.driver.memory": config.memory,
+        **(_local_settings(cores) if cores else {}),
+        **config.conf,
+    }
+    runtime = java.find()
+    own = config.conf.get("spark.driver.extraJavaOptions", "")
+    options = _jvm_options(config, runtime, cores is not None and use_archive)
+    settings["spark.driver.extraJavaOptions"] = " ".join([*options, own]).strip()
+    environ = {"JAVA_HOME": str(runtime.home)}
+    if cores:
+        environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": _LOOPBACK}
+    else:
+        environ["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
+    secrets = {key: settings.pop(key) for key in list(settings) if _SECRET.search(key)}
+    with _secrets_file(secrets) as arguments, _environment(environ | arguments):
+        return _launch(settings)
+
+
+def _launch(settings: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _local_settings(cores: int) -> dict[str, str]:
+    return {
+        "spark.driver.host": _LOOPBACK,
+        "spark.driver.bindAddress": _LOOPBACK,
+        # Re-planning after each shuffle costs more than it saves on one machine.
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": str(cores),
+    }
+
+
+def _jvm_options(config: SparkConfig, runtime: java.Java, use_archive: bool) -> list[str]:
+    options = [f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"]
+    if config.fast_start:
+        options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+    if use_archive:
+        if path := cds.archive(runtime):
+            options += cds.flags(path)
+        elif config.train_archive:
+            cds.train_in_background(runtime)
+    return options
+
+
+@contextmanager
+def _environment(changes: Mapping[str, str]) -> Iterator[None]:
+    """Set variables while Spark is started. They are its business, not that of our other children."""
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _secrets_file(secrets: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Variables that hand over secrets in a private file: builder settings stand on a command line."""
+    if not secrets:
+        yield {}
+        return
+    name = "PYSPARK_SUBMIT_ARGS"
+    with tempfile.NamedTemporaryFile("w", suffix=".conf", encoding="ascii") as file:
+        file.writelines(f"{_escaped(key)}={_escaped(value)}\n" for key, value in secrets.items())
+        file.flush()
+        arguments = f"--properties-file {shlex.quote(file.name)} --load-spark-defaults"
+        yield {name: f"{arguments} {os.environ.get(name, 'pyspark-shell')}"}
+
+
+def _escaped(text: str) -> str:
+    """Text as a Java properties file spells it."""
+    units = text.encode("utf-16-be")
+    codes = [int.from_bytes(units[i : i + 2], "big") for i in range(0, len(units), 2)]
+    plain = re.compile(r"[A-Za-z0-9._-]").fullmatch
+    return "".join(chr(c) if plain(chr(c)) else f"\\u{c:04x}" for c in codes)

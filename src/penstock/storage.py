@@ -1,0 +1,310 @@
+"""Where files live: a directory, or an object-store URL that pyarrow knows (s3://, gs://, …).
+
+A file appears under its name only when it is complete: a local one is written beside its place,
+flushed to disk and renamed; an object store shows an object only after its upload is closed. What
+was written is described by a `FileRecord`, whose checksum is taken on the way through.
+
+A `Storage` holds nothing but its URL, so that it can travel to Spark's executors.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import CorruptFile, StorageFull, UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow import fs
+
+_CHUNK = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """A complete file: where it is, below its storage, and what its bytes were."""
+
+    path: str
+    rows: int
+    bytes: int
+    sha256: str
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> FileRecord:
+        return cls(value["path"], value["rows"], value["bytes"], value["sha256"])
+
+
+class Storage:
+    """Files under one root, named by relative paths with forward slashes."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        text = os.fspath(root)
+        if text.startswith("file://"):
+            text = text.removeprefix("file://")
+        self.local: Path | None = None if "://" in text else Path(text).absolute()
+        self.root: str = str(self.local) if self.local else text.rstrip("/")
+
+    def __repr__(self) -> str:
+        return f"Storage({self.root!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Storage) and other.root == self.root
+
+    def __hash__(self) -> int:
+        return hash(self.root)
+
+    def location(self, path: str) -> str:
+        """The path or URL under which other programs, Spark among them, find a file of ours."""
+        return f"{self.root}/{path}" if path else self.root
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[Sink]:
+        """Write a new file; it is there under ``path`` only when the block ends without an error."""
+        with _full_disk(self.root):
+            sink = _LocalSink(self.local / path) if self.local else _RemoteSink(*self._remote(path))
+            try:
+                yield sink
+                sink.finish()
+            except BaseException:
+                sink.abandon()
+                raise
+
+    def open(self, path: str) -> pa.NativeFile:
+        """A seekable file to read from (a memory map where the storage is a directory)."""
+        import pyarrow as pa
+
+        if self.local:
+            return pa.memory_map(str(self.local / path))
+        filesystem, full = self._remote(path)
+        return filesystem.open_input_file(full)
+
+    def read(self, path: str) -> bytes:
+        """A whole small file."""
+        if self.local:
+            return (self.local / path).read_bytes()
+        with self.open(path) as file:
+            return bytes(file.read())
+
+    def write(self, path: str, data: bytes) -> None:
+        """A whole small file, replaced as a whole if it exists."""
+        with self.create(path) as sink:
+            sink.write(data)
+
+    def list(self, prefix: str = "") -> list[tuple[str, int]]:
+        """Path and size of every file below ``prefix``, sorted."""
+        if self.local:
+            base = self.local / prefix
+            found = (Path(folder) / name for folder, _, names in os.walk(base) for name in names)
+            return sorted((str(f.relative_to(self.local)), f.stat().st_size) for f in found)
+        from pyarrow import fs
+
+        filesystem, full = self._remote(prefix)
+        selector = fs.FileSelector(full, recursive=True, allow_not_found=True)
+        strip = len(self._remote("")[1].rstrip("/")) + 1
+        infos = filesystem.get_file_info(selector)
+        return sorted((i.path[strip:], i.size or 0) for i in infos if i.type == fs.FileType.File)
+
+    def delete(self, prefix: str) -> None:
+        """Remove a file, or everything below a folder. Harmless when nothing is there."""
+        if self.local:
+            import shutil
+
+            target = self.local / prefix
+            if target.is_dir():
+                shutil.rmtree(target, ignore_errors=True)
+            else:
+                target.unlink(missing_ok=True)
+            return
+        from pyarrow import fs
+
+        filesystem, full = self._remote(prefix)
+        kind = filesystem.get_file_info(full).type
+        if kind == fs.FileType.Directory:
+            filesystem.delete_dir(full)
+        elif kind == fs.FileType.File:
+            filesystem.delete_file(full)
+
+    def probe(self) -> None:
+        """Raise `StorageFull` if not even a small file can be written now."""
+        path = f".probe-{uuid.uuid4().hex[:8]}"
+        self.write(path, b"\0" * (1 << 16))
+        self.delete(path)
+
+    def seal(self, path: str) -> tuple[int, str]:
+        """Size and SHA-256 of a file that somebody else wrote, after making it durable."""
+        digest = hashlib.sha256()
+        size = 0
+        if self.local:
+            with (self.local / path).open("rb", buffering=0) as raw:
+                while chunk := raw.read(_CHUNK):
+                    digest.update(chunk)
+                    size += len(chunk)
+                os.fsync(raw.fileno())
+        else:
+            with self.open(path) as file:
+                while chunk := file.read(_CHUNK):
+                    digest.update(chunk)
+                    size += len(chunk)
+        return size, digest.hexdigest()
+
+    def check(self, record: FileRecord) -> None:
+        """Raise `CorruptFile` unless the file is there with the bytes that were recorded."""
+        try:
+            size, sha256 = self.seal(record.path)
+        except FileNotFoundError:
+            raise CorruptFile(f"{self.location(record.path)} is missing") from None
+        if size != record.bytes:
+            raise CorruptFile(f"{self.location(record.path)} has {size} bytes, not {record.bytes}")
+        if sha256 != record.sha256:
+            raise CorruptFile(f"{self.location(record.path)} does not match its checksum")
+
+    def _remote(self, path: str) -> tuple[fs.FileSystem, str]:
+        filesystem, base = _filesystem(self.root)
+        return filesystem, f"{base}/{path}" if path else base
+
+
+class Sink:
+    """A file being written: pass it to pyarrow as a file object."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+        self.size = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data)
+        self._digest.update(view)
+        self.size += view.nbytes
+        self._put(view)
+        return view.nbytes
+
+    def tell(self) -> int:
+        return self.size
+
+    def flush(self) -> None:
+        """Nothing to do: durability comes with `finish`."""
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """Pyarrow closes what it writes to; the file is finished by `Storage.create` alone."""
+
+    def __enter__(self) -> Sink:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def record(self, path: str, rows: int) -> FileRecord:
+        return FileRecord(path, rows, self.size, self._digest.hexdigest())
+
+    def _put(self, view: memoryview) -> None:
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        raise NotImplementedError
+
+
+class _LocalSink(Sink):
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        self._temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self._temporary.open("wb")
+
+    def _put(self, view: memoryview) -> None:
+        self._file.write(view)
+
+    def finish(self) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        self._temporary.replace(self._path)
+        _sync_folder(self._path.parent)
+
+    def abandon(self) -> None:
+        try:
+            self._file.close()
+        except OSError:
+            pass
+        self._temporary.unlink(missing_ok=True)
+
+
+class _RemoteSink(Sink):
+    def __init__(self, filesystem: fs.FileSystem, path: str) -> None:
+        super().__init__()
+        self._stream = filesystem.open_output_stream(path)
+
+    def _put(self, view: memoryview) -> None:
+        self._stream.write(view)
+
+    def finish(self) -> None:
+        self._stream.close()
+
+    def abandon(self) -> None:
+        """An upload that is never completed never becomes an object."""
+        abort = getattr(self._stream, "abort", None)
+        if abort is not None:
+            abort()
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _full_disk(root: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageFull(
+                f"no space left at {root}",
+                left="complete files and checkpoints are kept; the unfinished file was removed",
+                hint="free some space, then run the same command again",
+            ) from error
+        raise
+
+
+@cache
+def _filesystem(root: str) -> tuple[fs.FileSystem, str]:
+    from pyarrow import ArrowInvalid, fs
+
+    try:
+        filesystem, base = fs.FileSystem.from_uri(root)
+    except ArrowInvalid as error:
+        raise UsageError(
+            f"{root} is not a place for files: {error}",
+            hint="use a directory, or an URL such as s3://bucket/prefix or gs://bucket/prefix",
+        ) from error
+    return filesystem, base.rstrip("/")

@@ -1,0 +1,310 @@
+"""Tables: classes with annotated fields, and the Arrow and Spark schemas that follow from them.
+
+::
+
+    class Trades(Table):
+        trade_id: int
+        symbol: str
+        price: Annotated[Decimal, Precision(18, 4)]
+        note: str | None
+        notional: Annotated[Decimal, Precision(28, 4)] = derived()
+
+A field is read off the class (``Trades.price``), which is how transforms declare what they touch.
+A *derived* field is not part of the input: a transform writes it before anything may read it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import re
+import sys
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+
+from penstock.errors import DefinitionError, UnknownField, UnknownType
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """Digits of a Decimal field: ``Annotated[Decimal, Precision(18, 4)]``."""
+
+    precision: int
+    scale: int = 0
+
+    def __post_init__(self) -> None:
+        if not (1 <= self.precision <= 38 and 0 <= self.scale <= self.precision):
+            raise DefinitionError(
+                f"Precision({self.precision}, {self.scale}) is not possible: 1 to 38 digits, of which at most "
+                "all after the point"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Derived:
+    """The marker that `derived` leaves in a class body."""
+
+
+def derived() -> Any:
+    """Mark a field as one that a transform writes; the input does not have it."""
+    return _Derived()
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column of a table: ``Trades.price``."""
+
+    table: str
+    name: str
+    type: pa.DataType
+    nullable: bool
+    derived: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.table}.{self.name}"
+
+    def __repr__(self) -> str:
+        return f"<field {self} {self.type}{' or null' if self.nullable else ''}>"
+
+    @property
+    def arrow(self) -> pa.Field:
+        return pa.field(self.name, self.type, self.nullable)
+
+
+class TableMeta(type):
+    """Turns the annotations of a `Table` subclass into `Field` attributes."""
+
+    __table_name__: str
+    __fields__: Mapping[str, Field]
+    __location__: str
+
+    def __new__(
+        meta, class_name: str, bases: tuple[type, ...], body: dict[str, Any], *, name: str | None = None
+    ) -> TableMeta:
+        markers = {key: value for key, value in body.items() if isinstance(value, _Derived)}
+        for key in markers:
+            del body[key]
+        cls = super().__new__(meta, class_name, bases, body)
+        if not bases:
+            cls.__table_name__, cls.__fields__, cls.__location__ = "", {}, ""
+            return cls
+        frame = sys._getframe(1)
+        cls.__location__ = f"{frame.f_code.co_filename}:{body.get('__firstlineno__', frame.f_lineno)}"
+        cls.__table_name__ = name or _snake(class_name)
+        if not re.fullmatch(r"[a-z_][a-z0-9_]*", cls.__table_name__):
+            raise DefinitionError(
+                f"{cls.__location__}: {cls.__table_name__!r} is not a table name (use a-z, 0-9 and _)"
+            )
+        hints = _hints(cls, frame)
+        fields: dict[str, Field] = {}
+        for base in reversed(cls.__mro__[1:]):
+            fields |= {f.name: f for f in getattr(base, "__fields__", {}).values()}
+        fields |= {
+            key: _field(cls, key, hints[key], key in markers)
+            for key in cls.__dict__.get("__annotations__", _own_annotations(cls))
+            if typing.get_origin(hints[key]) is not ClassVar
+        }
+        cls.__fields__ = types.MappingProxyType(
+            {
+                key: Field(cls.__table_name__, f.name, f.type, f.nullable, f.derived)
+                for key, f in fields.items()
+            }
+        )
+        if not cls.__fields__:
+            raise DefinitionError(f"{cls.__location__}: table {cls.__table_name__} has no fields")
+        for key, field in cls.__fields__.items():
+            type.__setattr__(cls, key, field)
+        return cls
+
+    def __init__(cls, class_name: str, bases: tuple[type, ...], body: dict[str, Any], **options: Any) -> None:
+        super().__init__(class_name, bases, body)
+
+    def __getattr__(cls, key: str) -> Any:
+        if key.startswith("_"):
+            raise AttributeError(key)
+        caller = sys._getframe(1)
+        error = unknown_field(cls.__table_name__, key, cls.__fields__)
+        error.what = f"{caller.f_code.co_filename}:{caller.f_lineno}: {error.what}"
+        raise error
+
+    def __repr__(cls) -> str:
+        return f"<table {cls.__table_name__}>"
+
+
+class Table(metaclass=TableMeta):
+    """The base of all tables. It is never instantiated: it names columns, it holds no rows."""
+
+    __table_name__: ClassVar[str]
+    __fields__: ClassVar[Mapping[str, Field]]
+    __location__: ClassVar[str]
+
+    def __new__(cls) -> Table:
+        raise TypeError(f"{cls.__name__} describes a table; rows live in DataFrames and Arrow batches")
+
+    @classmethod
+    def arrow_schema(cls, only: Iterable[str] | None = None) -> pa.Schema:
+        """The Arrow schema of all fields, or of those in ``only``, in the order of the class."""
+        wanted = None if only is None else set(only)
+        return pa.schema([f.arrow for f in cls.__fields__.values() if wanted is None or f.name in wanted])
+
+    @classmethod
+    def input_schema(cls) -> pa.Schema:
+        """What an input must provide: every field that is not derived."""
+        return cls.arrow_schema(f.name for f in cls.__fields__.values() if not f.derived)
+
+    @classmethod
+    def spark_schema(cls, only: Iterable[str] | None = None) -> StructType:
+        return spark_schema(cls.arrow_schema(only))
+
+    @classmethod
+    def schema_id(cls) -> str:
+        """A stable hash of name, fields, types and nullability."""
+        return schema_id(cls.__table_name__, cls.arrow_schema())
+
+
+def schema_id(name: str, schema: pa.Schema) -> str:
+    lines = [name, *(f"{f.name} {f.type} {'null' if f.nullable else 'not null'}" for f in schema)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """The Spark schema for an Arrow schema whose types a table can have."""
+    from pyspark.sql import types as t
+
+    return t.StructType([t.StructField(f.name, spark_type(f.type), f.nullable) for f in schema])
+
+
+def spark_type(kind: pa.DataType) -> DataType:
+    """The Spark type that holds values of an Arrow type."""
+    from pyspark.sql import types as t
+
+    if pa.types.is_decimal(kind):
+        return t.DecimalType(kind.precision, kind.scale)
+    if pa.types.is_timestamp(kind):
+        return t.TimestampType() if kind.tz else t.TimestampNTZType()
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return t.ArrayType(spark_type(kind.value_type), kind.value_field.nullable)
+    if pa.types.is_struct(kind):
+        return t.StructType([t.StructField(f.name, spark_type(f.type), f.nullable) for f in kind])
+    simple: dict[pa.DataType, type[DataType]] = {
+        pa.int8(): t.ByteType,
+        pa.int16(): t.ShortType,
+        pa.int32(): t.IntegerType,
+        pa.int64(): t.LongType,
+        pa.float32(): t.FloatType,
+        pa.float64(): t.DoubleType,
+        pa.string(): t.StringType,
+        pa.large_string(): t.StringType,
+        pa.binary(): t.BinaryType,
+        pa.large_binary(): t.BinaryType,
+        pa.bool_(): t.BooleanType,
+        pa.date32(): t.DateType,
+    }
+    if kind not in simple:
+        raise UnknownType(
+            f"Arrow type {kind} has no Spark type", hint="cast it to a type that a table can have"
+        )
+    return simple[kind]()
+
+
+def unknown_field(table: str, name: str, known: Iterable[str]) -> UnknownField:
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    return UnknownField(
+        f"table {table} has no field {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""),
+        hint=f"fields of {table}: {', '.join(names)}",
+    )
+
+
+_PLAIN: dict[Any, pa.DataType] = {
+    int: pa.int64(),
+    float: pa.float64(),
+    str: pa.string(),
+    bytes: pa.binary(),
+    bool: pa.bool_(),
+    date: pa.date32(),
+    datetime: pa.timestamp("us", "UTC"),
+}
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def _own_annotations(cls: type) -> Iterable[str]:
+    # From Python 3.14 on, a class keeps a function that makes its annotations, not the dictionary.
+    return getattr(cls, "__annotations__", {}).keys() if "__annotate_func__" in cls.__dict__ else ()
+
+
+def _hints(cls: TableMeta, frame: types.FrameType) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(cls, frame.f_globals, dict(frame.f_locals), include_extras=True)
+    except NameError as error:
+        raise UnknownType(f"{cls.__location__}: table {cls.__table_name__}: {error}") from error
+
+
+def _field(cls: TableMeta, name: str, annotation: Any, is_derived: bool) -> Field:
+    try:
+        kind, nullable = _column(annotation)
+    except UnknownType as error:
+        raise UnknownType(
+            f"{cls.__location__}: {cls.__table_name__}.{name}: {error.what}", hint=error.hint
+        ) from None
+    return Field(cls.__table_name__, name, kind, nullable, is_derived)
+
+
+def _column(annotation: Any) -> tuple[pa.DataType, bool]:
+    """The Arrow type and nullability of an annotation."""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        inner = [a for a in arguments if a is not type(None)]
+        if len(inner) != 1 or len(inner) == len(arguments):
+            raise UnknownType(
+                f"{annotation} is a union", hint="a column has one type; `T | None` makes it nullable"
+            )
+        return _column(inner[0])[0], True
+    if origin is typing.Annotated:
+        return _annotated(arguments[0], arguments[1:])
+    if annotation is Decimal:
+        raise UnknownType(
+            "Decimal without precision",
+            hint="write Annotated[Decimal, Precision(18, 4)] with the digits you need",
+        )
+    if annotation in _PLAIN:
+        return _PLAIN[annotation], False
+    if origin is list and arguments:
+        kind, nullable = _column(arguments[0])
+        return pa.list_(pa.field("element", kind, nullable)), False
+    if isinstance(annotation, TableMeta) and annotation.__fields__:
+        return pa.struct([f.arrow for f in annotation.__fields__.values()]), False
+    raise UnknownType(
+        f"{annotation!r} is not a column type",
+        hint="use int, float, str, bytes, bool, date, datetime, Annotated[Decimal, Precision(p, s)], list[T], "
+        "a Table, or T | None",
+    )
+
+
+def _annotated(inner: Any, extras: tuple[Any, ...]) -> tuple[pa.DataType, bool]:
+    for extra in extras:
+        if isinstance(extra, Precision):
+            if typing.get_origin(inner) in (typing.Union, types.UnionType):
+                return _column_with(inner, extra), True
+            return _column_with(inner, extra), False
+    return _column(inner)
+
+
+def _column_with(inner: Any, precision: Precision) -> pa.DataType:
+    bare = [a for a in typing.get_args(inner) if a is not type(None)] or [inner]
+    if bare != [Decimal]:
+        raise UnknownType(f"Precision describes Decimal, not {inner!r}")
+    return pa.decimal128(precision.precision, precision.scale)

@@ -1,0 +1,44 @@
+"""What all tests share: one Spark session, and the rule that nothing is skipped in silence."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.config import SparkConfig
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SPARK = SparkConfig(master="local[2]", memory="1g", fast_start=True)
+_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The one session of the test run."""
+    from penstock.spark import session
+
+    spark = session.start(SPARK, app_name="penstock-tests")
+    yield spark
+    spark.stop()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what takes minutes unless it is asked for."""
+    if config.option.markexpr:
+        return
+    chosen = [item for item in items if item.get_closest_marker("soak") is None]
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = chosen
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In CI a skipped test is a test that does not exist: the run fails. Elsewhere `-ra` names it."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if _CI and reporter is not None and reporter.stats.get("skipped"):
+        reporter.write_line("tests were skipped, which CI does not allow", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -1,0 +1,20 @@
+"""A store and a storage for inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.storage import Storage
+from penstock.store import open_store
+from tests.inputs.support import Place
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    data = tmp_path / "data"
+    data.mkdir()
+    with open_store(f"sqlite:///{tmp_path}/store.db") as store:
+        yield Place(store, Storage(tmp_path / "storage"), data)

@@ -1,0 +1,229 @@
+"""Registering: what is accepted, what is refused and with which words, and what is written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock import inputs
+from penstock.errors import BadInput, CorruptFile, InputChanged, InputError, TypeMismatch, UsageError
+from penstock.inputs import counting
+from tests.inputs.support import Place, sample, save
+
+
+def test_an_input_is_found_again(place: Place) -> None:
+    made = place.register(save(sample(30), place.data / "x.parquet"))
+    assert inputs.load(place.store, place.storage, "trades") == made
+    assert inputs.names(place.store) == ["trades"]
+    assert inputs.drop(place.store, place.storage, "trades")
+    assert not inputs.drop(place.store, place.storage, "trades")
+    assert inputs.names(place.store) == []
+    assert place.storage.list("inputs") == []
+    with pytest.raises(InputError, match="no input 'trades'"):
+        inputs.load(place.store, place.storage, "trades")
+
+
+def test_registering_the_same_again_reads_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = save(sample(30), place.data / "x.csv")
+    made = place.register(path)
+    monkeypatch.setattr(counting, "facts_of", None)
+    assert place.register(path) == made
+
+
+def test_something_else_under_a_known_name_is_refused_with_the_difference(place: Place) -> None:
+    path = save(sample(30), place.data / "x.parquet")
+    made = place.register(path, rows=10)
+    with pytest.raises(InputChanged, match="partition_rows 10 → 7"):
+        place.register(path, rows=7)
+    with pytest.raises(InputChanged, match="no table's schema → one"):
+        place.register(path, table_schema=sample(1).schema)
+    save(sample(31), path)
+    with pytest.raises(InputChanged, match=r"size \d+ → \d+ bytes, modified .* → .* UTC") as caught:
+        place.register(path)
+    assert "replace=True" in str(caught.value)
+    assert inputs.load(place.store, place.storage, "trades") == made
+    new = place.register(path, rows=7, replace=True)
+    assert (new.total_rows, new.partition_rows) == (31, 7)
+    assert new.digest != made.digest
+    assert inputs.load(place.store, place.storage, "trades") == new
+
+
+def test_a_lost_file_list_says_how_to_go_on(place: Place) -> None:
+    path = save(sample(30), place.data / "x.parquet")
+    made = place.register(path)
+    place.storage.delete(made.folder)
+    with pytest.raises(CorruptFile, match="replace=True"):
+        place.register(path)
+    assert place.read(place.register(path, replace=True)).num_rows == 30
+
+
+def test_an_arrow_table_becomes_files_of_ours(place: Place) -> None:
+    table = sample(200_000)
+    made = place.register(table, rows=60_000)
+    assert place.partitions(made).equals(table)
+    assert place.register(pa.concat_tables([table.slice(0, 7), table.slice(7)]), rows=60_000) == made
+    assert len({path.split("/")[2] for path, _ in place.storage.list("inputs/trades")}) == 2
+    with pytest.raises(InputChanged, match="other content"):
+        place.register(sample(5), rows=60_000)
+    with pytest.raises(BadInput, match="without rows"):
+        place.register(sample(0), "none")
+
+
+@pytest.mark.parametrize("extension", ["csv", "jsonl"])
+def test_text_that_is_compressed_is_refused(place: Place, extension: str) -> None:
+    (place.data / f"x.{extension}.gz").write_bytes(b"\x1f\x8b")
+    with pytest.raises(BadInput, match="cannot be cut into row ranges\nnext: decompress it"):
+        place.register(place.data)
+
+
+def test_what_is_no_input(place: Place, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="there is no file or folder"):
+        place.register(tmp_path / "nothing.parquet")
+    with pytest.raises(BadInput, match="holds no data files"):
+        place.register(place.data)
+    save(sample(0), place.data / "x.parquet")
+    with pytest.raises(BadInput, match="has no rows"):
+        place.register(place.data)
+    save(sample(3), place.data / "y.csv")
+    with pytest.raises(BadInput, match=r"x.parquet is parquet, but .*y.csv is csv"):
+        place.register(place.data)
+    (place.data / "z.txt").write_text("a")
+    with pytest.raises(BadInput, match="does not say what format"):
+        place.register(place.data / "z.txt")
+    with pytest.raises(UsageError, match="a list cannot be registered"):
+        place.register([1])
+    with pytest.raises(UsageError, match="cannot have 0 rows"):
+        place.register(place.data, rows=0)
+    with pytest.raises(UsageError, match="cannot be an input's name"):
+        place.register(place.data, "a/b")
+    with pytest.raises(UsageError, match="did you mean delimiter"):
+        place.register(place.data / "y.csv", options={"delimeter": ";"})
+    assert inputs.names(place.store) == []
+
+
+@pytest.mark.parametrize("extension", ["parquet", "arrow"])
+def test_a_damaged_file_is_named(place: Place, extension: str) -> None:
+    whole = save(sample(100), place.data / f"a.{extension}").read_bytes()
+    (place.data / f"b.{extension}").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(BadInput, match=rf"b.{extension} cannot be read"):
+        place.register(place.data)
+
+
+def test_an_arrow_stream_is_told_from_a_file(place: Place) -> None:
+    path = place.data / "x.arrow"
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, sample(3).schema) as writer:
+        writer.write_table(sample(3))
+    with pytest.raises(BadInput, match="not an Arrow IPC file"):
+        place.register(path)
+
+
+def test_files_with_other_columns_are_refused_unless_a_table_unites_them(place: Place) -> None:
+    pq.write_table(pa.table({"id": pa.array([1], pa.int32())}), place.data / "a.parquet")
+    pq.write_table(pa.table({"id": pa.array([2], pa.int64()), "x": ["y"]}), place.data / "b.parquet")
+    with pytest.raises(BadInput, match=r"b.parquet has other columns than .*id: int64 instead of id: int32"):
+        place.register(place.data)
+    wanted = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("x", pa.string())])
+    made = place.register(place.data, table_schema=wanted)
+    assert place.read(made).to_pylist() == [{"id": 1, "x": None}, {"id": 2, "x": "y"}]
+    assert place.read(made, columns=["x"])["x"].to_pylist() == [None, "y"]
+
+
+def test_a_table_that_does_not_fit_is_refused_before_any_run(place: Place) -> None:
+    path = save(sample(3), place.data / "x.parquet")
+    missing = pa.schema([pa.field("prices", pa.float64(), nullable=False)])
+    with pytest.raises(BadInput, match=r"x.parquet has no column prices \(it has price\)"):
+        place.register(path, table_schema=missing)
+    with pytest.raises(TypeMismatch, match="note is string in the file and int64 in the table"):
+        place.register(path, table_schema=pa.schema([("note", pa.int64())]))
+
+
+def test_a_column_in_folder_names_is_not_lost_in_silence(place: Place) -> None:
+    folder = place.data / "day=2024-01-01"
+    folder.mkdir()
+    save(sample(3), folder / "x.parquet")
+    with pytest.raises(BadInput, match="the column day is in the folder's name"):
+        place.register(place.data)
+    assert place.register(place.data, table_schema=pa.schema([("id", pa.int64())])).total_rows == 3
+
+
+def test_patterns_and_folders_in_folders(place: Place) -> None:
+    for name in ("a/1.parquet", "a/b/2.parquet", "c/3.parquet", ".hidden/4.parquet", "a/_5.parquet"):
+        path = place.data / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save(sample(2), path)
+    assert len(place.register(place.data, "all").files) == 3
+    assert len(place.register(f"{place.data}/*/*.parquet", "some").files) == 2
+    assert len(place.register(f"file://{place.data}/a", "one").files) == 2
+
+
+@pytest.fixture(params=["parquet", "arrow", "csv", "jsonl"])
+def registered(place: Place, request: pytest.FixtureRequest) -> inputs.Input:
+    return place.register(save(sample(3000), place.data / f"x.{request.param}", chunk=200), rows=1000)
+
+
+def test_a_file_that_changed_is_refused(place: Place, registered: inputs.Input) -> None:
+    path = Path(registered.files[0].path)
+    inputs.check_unchanged(registered)
+    old = path.stat()
+    copy = shutil.copy2(path, place.data / "copy")
+
+    os.utime(path, ns=(old.st_atime_ns, old.st_mtime_ns + 1_000_000))
+    with pytest.raises(InputChanged, match=r"x.*: modified .* → ") as caught:
+        place.read(registered)
+    assert "input 'trades' changed" in str(caught.value)
+    assert "replace=True" in str(caught.value)
+
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(InputChanged, match=rf"size {old.st_size} → {old.st_size - 10} bytes"):
+        inputs.check_unchanged(registered)
+
+    path.unlink()
+    with pytest.raises(InputChanged, match="missing"):
+        place.read(registered)
+
+    shutil.copy2(copy, path)
+    assert place.read(registered).num_rows == 3000
+
+
+def test_a_change_while_reading_is_noticed_at_the_end(place: Place, registered: inputs.Input) -> None:
+    (split,) = inputs.splits(registered, place.storage, registered.partition(0), 1)
+    batches = split.batches(100)
+    next(batches)
+    with Path(registered.files[0].path).open("ab") as file:
+        file.write(b"\n")
+    with pytest.raises(InputChanged, match="size"):
+        list(batches)
+
+
+def test_a_truncation_while_reading_is_a_change_and_no_crash(place: Place, registered: inputs.Input) -> None:
+    (split,) = inputs.splits(registered, place.storage, registered.partition(1), 1)
+    batches = split.batches(100)
+    next(batches)
+    os.truncate(registered.files[0].path, 100)
+    with pytest.raises(InputChanged, match="size"):
+        list(batches)
+
+
+def test_content_that_changed_behind_an_equal_stamp_is_bad_input(place: Place) -> None:
+    path = save(pa.table({"id": range(100)}), place.data / "x.csv")
+    made = place.register(path)
+    old = path.stat()
+    path.write_bytes(path.read_bytes().replace(b"\n", b" "))
+    os.utime(path, ns=(old.st_atime_ns, old.st_mtime_ns))
+    with pytest.raises(BadInput, match=r"x\.csv"):
+        place.read(made)
+
+
+def test_at_most_ten_changed_files_are_named(place: Place) -> None:
+    for i in range(15):
+        save(sample(2), place.data / f"{i:02d}.arrow")
+    made = place.register(place.data)
+    shutil.rmtree(place.data)
+    with pytest.raises(InputChanged, match="… and 5 more") as caught:
+        inputs.check_unchanged(made)
+    assert str(caught.value).count("missing") == 10
