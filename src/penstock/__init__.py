@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from penstock.runner import Runner as Runner
     from penstock.runner import RunnerConfig as RunnerConfig
     from penstock.runner import verify as verify
-    from penstock.spark.session import start as start_spark
+    from penstock.spark.session import start as start_spark  # noqa: F401
     from penstock.storage import Storage as Storage
     from penstock.store import open_store as open_store
     from penstock.tables import Precision as Precision

@@ -30,6 +30,7 @@
         │   ├── CodeChanged
         │   ├── RangeOverlap
         │   ├── UnknownPartition
+        │   ├── NullInField
         │   └── TransformFailed
         ├── CorruptFile
         └── MissingPackage
@@ -90,7 +91,7 @@ class WorkerLost(TransientError):
 
 
 class FencedError(PenstockError):
-    """This instance no longer owns what it tried to change."""
+    """The instance no longer owns what it tried to change."""
 
     code = "fenced"
 
@@ -231,6 +232,12 @@ class UnknownPartition(RunError):
     """There is no such partition."""
 
     code = "unknown-partition"
+
+
+class NullInField(RunError):
+    """A field that is declared without `| None` has no value in some row."""
+
+    code = "null-in-field"
 
 
 class TransformFailed(RunError):

@@ -14,7 +14,7 @@ import hashlib
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -137,6 +137,13 @@ class Storage:
         elif kind == fs.FileType.File:
             filesystem.delete_file(full)
 
+    def remove_empty(self, prefix: str) -> None:
+        """Remove the folders below ``prefix`` that have no files, and itself if it has none."""
+        if self.local:
+            for folder, _, _ in os.walk(self.local / prefix, topdown=False):
+                with suppress(OSError):
+                    Path(folder).rmdir()
+
     def probe(self) -> None:
         """Raise `StorageFull` if not even a small file can be written now."""
         path = f".probe-{uuid.uuid4().hex[:8]}"
@@ -249,10 +256,8 @@ class _LocalSink(Sink):
         _sync_folder(self._path.parent)
 
     def abandon(self) -> None:
-        try:
+        with suppress(OSError):
             self._file.close()
-        except OSError:
-            pass
         self._temporary.unlink(missing_ok=True)
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import inspect
 import re
 import sys
 import types
@@ -45,8 +46,8 @@ class Precision:
     def __post_init__(self) -> None:
         if not (1 <= self.precision <= 38 and 0 <= self.scale <= self.precision):
             raise DefinitionError(
-                f"Precision({self.precision}, {self.scale}) is not possible: 1 to 38 digits, of which at most "
-                "all after the point"
+                f"Precision({self.precision}, {self.scale}) is not possible: 1 to 38 digits, "
+                "of which at most all stand after the point"
             )
 
 
@@ -98,7 +99,7 @@ class TableMeta(type):
         if not bases:
             cls.__table_name__, cls.__fields__, cls.__location__ = "", {}, ""
             return cls
-        frame = sys._getframe(1)
+        frame = sys._getframe(1)  # noqa: SLF001
         cls.__location__ = f"{frame.f_code.co_filename}:{body.get('__firstlineno__', frame.f_lineno)}"
         cls.__table_name__ = name or _snake(class_name)
         if not re.fullmatch(r"[a-z_][a-z0-9_]*", cls.__table_name__):
@@ -111,7 +112,7 @@ class TableMeta(type):
             fields |= {f.name: f for f in getattr(base, "__fields__", {}).values()}
         fields |= {
             key: _field(cls, key, hints[key], key in markers)
-            for key in cls.__dict__.get("__annotations__", _own_annotations(cls))
+            for key in inspect.get_annotations(cls)
             if typing.get_origin(hints[key]) is not ClassVar
         }
         cls.__fields__ = types.MappingProxyType(
@@ -126,13 +127,13 @@ class TableMeta(type):
             type.__setattr__(cls, key, field)
         return cls
 
-    def __init__(cls, class_name: str, bases: tuple[type, ...], body: dict[str, Any], **options: Any) -> None:
+    def __init__(cls, class_name: str, bases: tuple[type, ...], body: dict[str, Any], **_: Any) -> None:
         super().__init__(class_name, bases, body)
 
     def __getattr__(cls, key: str) -> Any:
         if key.startswith("_"):
             raise AttributeError(key)
-        caller = sys._getframe(1)
+        caller = sys._getframe(1)  # noqa: SLF001
         error = unknown_field(cls.__table_name__, key, cls.__fields__)
         error.what = f"{caller.f_code.co_filename}:{caller.f_lineno}: {error.what}"
         raise error
@@ -241,11 +242,6 @@ def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
-def _own_annotations(cls: type) -> Iterable[str]:
-    # From Python 3.14 on, a class keeps a function that makes its annotations, not the dictionary.
-    return getattr(cls, "__annotations__", {}).keys() if "__annotate_func__" in cls.__dict__ else ()
-
-
 def _hints(cls: TableMeta, frame: types.FrameType) -> dict[str, Any]:
     try:
         return typing.get_type_hints(cls, frame.f_globals, dict(frame.f_locals), include_extras=True)
@@ -289,8 +285,8 @@ def _column(annotation: Any) -> tuple[pa.DataType, bool]:
         return pa.struct([f.arrow for f in annotation.__fields__.values()]), False
     raise UnknownType(
         f"{annotation!r} is not a column type",
-        hint="use int, float, str, bytes, bool, date, datetime, Annotated[Decimal, Precision(p, s)], list[T], "
-        "a Table, or T | None",
+        hint="use int, float, str, bytes, bool, date, datetime, Annotated[Decimal, Precision(p, s)], "
+        "list[T], a Table, or T | None",
     )
 
 

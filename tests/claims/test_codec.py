@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.claims.codec import decode, encode
+from penstock.claims.codec import decode, encode, skim
 from penstock.claims.model import (
     Accepted,
     CheckpointRef,
@@ -40,6 +40,9 @@ def test_everything_comes_back() -> None:
     )
     assert decode(encode(shard)) == shard
     assert encode(decode(encode(shard))) == encode(shard)
+    span, grid, briefs = skim(encode(shard))
+    assert (span, grid) == (shard.span, shard.grid)
+    assert briefs == [(r.range.begin, r.range.end, r.state, r.session, r.attempts) for r in shard.records]
     assert decode(encode(Shard(Range(0, 5), 10))) == Shard(Range(0, 5), 10)
 
 

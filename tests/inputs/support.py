@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,8 +12,12 @@ from pyarrow import csv
 
 from penstock import inputs
 from penstock.ranges import Range
-from penstock.storage import Storage
-from penstock.store import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from penstock.storage import Storage
+    from penstock.store import Store
 
 
 @dataclass(frozen=True)

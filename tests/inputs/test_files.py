@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from pyarrow import fs
@@ -12,6 +12,9 @@ from penstock.errors import BadInput, InputChanged, UsageError
 from penstock.inputs import files
 from penstock.ranges import Range
 from tests.inputs.support import Place, sample, save
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture

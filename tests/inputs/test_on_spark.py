@@ -71,3 +71,19 @@ def test_splits_are_read_in_workers(spark: SparkSession, place: Place) -> None:
 
     rows = spark.range(0, len(splits), 1, len(splits)).mapInArrow(read, "id long").collect()
     assert sorted(row.id for row in rows) == list(range(70, 80))
+
+
+def test_a_folder_that_spark_wrote(spark: SparkSession, place: Place) -> None:
+    frame = spark.range(0, 100, 1, 3).selectExpr(
+        "id", "timestamp'9999-12-31 00:00:00Z' as never", "array(named_struct('x', id)) as l"
+    )
+    frame.write.parquet(str(place.data / "out"))
+    nested = pa.list_(pa.field("element", pa.struct([("x", pa.int64())])))
+    wanted = pa.schema(
+        [pa.field("id", pa.int64(), nullable=False), ("never", pa.timestamp("us", "UTC")), ("l", nested)]
+    )
+    made = place.register(place.data / "out", rows=17, table_schema=wanted)
+    rows = place.partitions(made).to_pylist()
+    assert sorted(row["id"] for row in rows) == list(range(100))
+    assert {row["never"].isoformat() for row in rows} == {"9999-12-31T00:00:00+00:00"}
+    assert all(row["l"] == [{"x": row["id"]}] for row in rows)

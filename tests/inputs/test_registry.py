@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,7 +15,12 @@ import pytest
 from penstock import inputs
 from penstock.errors import BadInput, CorruptFile, InputChanged, InputError, TypeMismatch, UsageError
 from penstock.inputs import counting
+from penstock.inputs.formats.parquet import Parquet
 from tests.inputs.support import Place, sample, save
+
+if TYPE_CHECKING:
+    from penstock.inputs.files import Stamp
+    from penstock.inputs.formats.base import Facts
 
 
 def test_an_input_is_found_again(place: Place) -> None:
@@ -227,3 +234,34 @@ def test_at_most_ten_changed_files_are_named(place: Place) -> None:
     with pytest.raises(InputChanged, match="… and 5 more") as caught:
         inputs.check_unchanged(made)
     assert str(caught.value).count("missing") == 10
+
+
+def test_many_register_the_same_at_once(place: Place) -> None:
+    path = save(sample(300), place.data / "x.csv")
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda _: place.register(path), range(8)))
+    assert len({one.digest for one in made}) == 1
+    assert place.read(inputs.load(place.store, place.storage, "trades")).equals(sample(300))
+
+
+def test_a_file_that_changes_while_it_is_registered(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = save(sample(30), place.data / "x.parquet")
+    look = Parquet.facts
+
+    def meddle(self: Parquet, file: Stamp) -> Facts:
+        facts = look(self, file)
+        save(sample(31), path)
+        return facts
+
+    monkeypatch.setattr(Parquet, "facts", meddle)
+    with pytest.raises(InputChanged, match="while they were being registered"):
+        place.register(path)
+    assert inputs.names(place.store) == []
+
+
+def test_a_schema_that_the_input_cannot_fill_is_refused_before_reading(place: Place) -> None:
+    made = place.register(save(sample(30), place.data / "x.parquet"))
+    with pytest.raises(TypeMismatch, match="input 'trades' does not fit the table: note"):
+        place.read(made, schema=pa.schema([("note", pa.int64())]))
+    wanted = pa.schema([("id", pa.float64()), ("more", pa.string())])
+    assert place.read(made, schema=wanted).schema.equals(wanted)

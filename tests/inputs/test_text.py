@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 from penstock.errors import BadInput, UsageError
 from penstock.ranges import Range
-from tests.inputs.support import Place
+
+if TYPE_CHECKING:
+    from tests.inputs.support import Place
 
 
 def rows_of(
@@ -167,3 +169,11 @@ def test_a_record_longer_than_a_block(place: Place) -> None:
         place, "x.csv", f'a,b\n1,s\n2,"{long}\n"\n3,t\n', table_schema=pa.schema([("a", pa.int64())])
     )
     assert found == [{"a": 1}, {"a": 2}, {"a": 3}]
+
+
+def test_a_declared_type_that_the_first_rows_do_not_have_is_found_at_once(place: Place) -> None:
+    schema = pa.schema([("a", pa.int64())])
+    with pytest.raises(BadInput, match=r"x.csv does not fit: .*'1.5'"):
+        rows_of(place, "x.csv", "a\n1.5\n", table_schema=schema)
+    with pytest.raises(BadInput, match=r"x.jsonl does not fit"):
+        rows_of(place, "x.jsonl", '{"a": "1"}\n', table_schema=schema)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from penstock.claims import commands as c
 from penstock.claims.combiner import Combiner
 from penstock.claims.directory import Directory, Page
+from penstock.claims.document import create_board, read_board
 from penstock.claims.geometry import Geometry
 from penstock.claims.model import (
     Accepted,
@@ -19,7 +20,9 @@ from penstock.claims.model import (
     Shard,
     State,
 )
-from penstock.claims.views import PartitionView, Summary, shards, summarize, views
+from penstock.claims.refusals import as_error
+from penstock.claims.requests import Requests
+from penstock.claims.views import PartitionView, Summary, documents, is_done, shards, summarize, views
 from penstock.errors import (
     FencedError,
     PenstockError,
@@ -27,8 +30,6 @@ from penstock.errors import (
 )
 from penstock.ranges import Range
 from penstock.store.base import Session, Store
-
-_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Board:
 
     A claim is held for as long as its session is kept alive, which is the caller's part. Every
     method raises `StoreUnavailable` when the store does not answer; commands that may have been
-    applied are then safe to repeat.
+    applied are then safe to repeat. A forked process opens a board of its own.
     """
 
     def __init__(self, store: Store, run: str, geometry: Geometry, max_failures: int) -> None:
@@ -193,7 +194,7 @@ class Board:
         wanted = frozenset(State if states is None else states)
         first = begin // self.geometry.shard_rows
         absent = State.PENDING in wanted and not touched
-        for _, shard in shards(self.store, self._prefix, self.geometry, first, absent):
+        for shard in shards(self.store, self._prefix, self.geometry, first, absent):
             yield from views(self.store, shard, wanted, begin, untouched=absent)
 
     def partition(self, rows: Range) -> PartitionView | None:
@@ -212,15 +213,19 @@ class Board:
         It also mends the directory where a `retry` died between its two writes.
         """
         for index in self._directory.undone(0):
-            if not self._combiner.read(index).done:
+            document = self.store.get(self._combiner.key(index))
+            if document is None or not is_done(document.value):
                 return False
+        done = 0
         finished = True
-        for index, shard in shards(self.store, self._prefix, self.geometry, 0, absent=True):
-            if not shard.done:
-                finished = False
-                if self._directory.is_done(index):
-                    self._directory.clear(index)
-        return finished
+        for index, value in documents(self.store, self._prefix):
+            if is_done(value):
+                done += 1
+                continue
+            finished = False
+            if self._directory.is_done(index):
+                self._directory.clear(index)
+        return finished and done == self.geometry.shards
 
     def wait(self, timeout: float) -> bool:
         """Wait until a partition changed since the last claim that found nothing; False if none did."""

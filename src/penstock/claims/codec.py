@@ -6,8 +6,10 @@ A line stands for itself, so that a record which did not change is neither encod
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.claims.model import (
     Accepted,
@@ -44,15 +46,50 @@ def encode(shard: Shard) -> bytes:
 
 def decode(data: bytes) -> Shard:
     """The shard that was encoded. Raises `CorruptFile` for anything else."""
+    with _readable():
+        (begin, end, grid), records, memories = _split(data)
+        parsed = tuple(map(_parse_record, records))
+        return Shard(Range(begin, end), grid, parsed, tuple(map(_parse_memory, memories)))
+
+
+class Brief(NamedTuple):
+    """What counting needs of a record."""
+
+    begin: int
+    end: int
+    state: State
+    session: str
+    attempts: int
+
+
+def skim(data: bytes) -> tuple[Range, int, list[Brief]]:
+    """Span, grid and records of an encoded shard, for those who look at very many of them."""
+    with _readable():
+        (begin, end, grid), lines, _ = _split(data)
+        records = json.loads(f"[{','.join(lines)}]")
+        return Range(begin, end), grid, [_brief(*record) for record in records]
+
+
+def _brief(begin: int, end: int, code: str, *rest: Any) -> Brief:
+    session = rest[3] if len(rest) > 3 else ""
+    attempts = rest[4] if len(rest) > 4 else 0
+    return Brief(begin, end, _STATES[code], session, attempts)
+
+
+def _split(data: bytes) -> tuple[tuple[int, int, int], list[str], list[str]]:
+    header, *lines = data.decode().split("\n")
+    found, begin, end, grid, count = json.loads(header)
+    if found != FORMAT:
+        raise ValueError(f"it has format {found}, this version of Penstock knows {FORMAT}")
+    if len(lines) < count:
+        raise ValueError(f"it has {len(lines)} of {count} records")
+    return (begin, end, grid), lines[:count], lines[count:]
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
     try:
-        header, *lines = data.decode().split("\n")
-        found, begin, end, grid, count = json.loads(header)
-        if found != FORMAT:
-            raise ValueError(f"it has format {found}, this version of Penstock knows {FORMAT}")
-        if len(lines) < count:
-            raise ValueError(f"it has {len(lines)} of {count} records")
-        records = tuple(map(_parse_record, lines[:count]))
-        return Shard(Range(begin, end), grid, records, tuple(map(_parse_memory, lines[count:])))
+        yield
     except (ValueError, LookupError, TypeError) as error:
         raise CorruptFile(
             f"a shard document of the store cannot be read: {error}",

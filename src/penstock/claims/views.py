@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from penstock.claims.codec import decode
+from penstock.claims.codec import Brief, decode, skim
 from penstock.claims.geometry import Geometry
-from penstock.claims.model import CheckpointRef, Failure, Record, Shard, State
+from penstock.claims.model import SETTLED, CheckpointRef, Failure, Record, Shard, State
 from penstock.ranges import Range
 from penstock.store.base import Store
 
@@ -59,22 +60,31 @@ class Summary:
         return found
 
 
-def shards(
-    store: Store, prefix: str, geometry: Geometry, begin: int, absent: bool
-) -> Iterator[tuple[int, Shard]]:
-    """Shards from index ``begin`` on, in order; with ``absent``, those without a document too."""
-    position = begin
+def documents(store: Store, prefix: str, begin: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Index and content of each shard document, in order, from index ``begin`` on."""
     after = f"{prefix}{begin - 1:09d}" if begin else ""
     while page := store.list(prefix, after, 64):
         for document in page:
-            index = int(document.key.removeprefix(prefix))
-            if absent:
-                yield from _untouched(geometry, position, index)
-            yield index, decode(document.value)
-            position = index + 1
+            yield int(document.key.removeprefix(prefix)), document.value
         after = page[-1].key
+
+
+def shards(store: Store, prefix: str, geometry: Geometry, begin: int, absent: bool) -> Iterator[Shard]:
+    """Shards from index ``begin`` on, in order; with ``absent``, those without a document too."""
+    position = begin
+    for index, value in documents(store, prefix, begin):
+        if absent:
+            yield from _untouched(geometry, position, index)
+        yield decode(value)
+        position = index + 1
     if absent:
         yield from _untouched(geometry, position, geometry.shards)
+
+
+def is_done(value: bytes) -> bool:
+    """Whether every row of an encoded shard is completed or poisoned."""
+    span, _, briefs = skim(value)
+    return sum(brief.end - brief.begin for brief in briefs if brief.state in SETTLED) == span.rows
 
 
 def views(
@@ -104,32 +114,53 @@ def views(
 
 def summarize(store: Store, prefix: str, geometry: Geometry) -> Summary:
     """Count from the documents that exist; what was never touched is arithmetic."""
-    tallies: dict[State, list[int]] = {state: [0, 0] for state in State}
-    by_session: dict[str, list[int]] = {}
-    failures, pieces, touched = 0, 0, 0
-    for _, shard in shards(store, prefix, geometry, 0, absent=False):
-        touched += 1
-        pieces -= -(-shard.span.rows // shard.grid)
-        pieces += sum(-(-gap.end // shard.grid) - gap.begin // shard.grid for gap in shard.gaps())
-        for record in shard.records:
-            rows = record.range.end - record.range.begin
-            tally = tallies[record.state]
-            tally[0] += 1
-            tally[1] += rows
-            failures += record.attempts
-            if record.session:
-                held = by_session.setdefault(record.session, [0, 0])
-                held[0] += 1
-                held[1] += rows
-    covered = sum(rows for _, rows in tallies.values())
-    tallies[State.PENDING][0] += geometry.partitions + pieces
-    tallies[State.PENDING][1] += geometry.total_rows - covered
-    dead = set(by_session) - store.alive(by_session.keys())
-    expired = Count(sum(by_session[s][0] for s in dead), sum(by_session[s][1] for s in dead))
-    counts = {state.value: Count(*tally) for state, tally in tallies.items()}
-    return Summary(**counts, expired=expired, failures=failures)
+    tally = _Tally()
+    for _, value in documents(store, prefix):
+        tally.add(*skim(value))
+    tally.partitions[State.PENDING] += geometry.partitions
+    tally.rows[State.PENDING] += geometry.total_rows
+    dead = set(tally.sessions) - store.alive(tally.sessions.keys())
+    expired = Count(sum(tally.sessions[s] for s in dead), sum(tally.session_rows[s] for s in dead))
+    counts = {state.value: Count(tally.partitions[state], tally.rows[state]) for state in State}
+    return Summary(**counts, expired=expired, failures=tally.failures)
 
 
-def _untouched(geometry: Geometry, begin: int, end: int) -> Iterator[tuple[int, Shard]]:
+class _Tally:
+    """Counts of shards, by state and by session; what a shard holds is taken off the untouched."""
+
+    def __init__(self) -> None:
+        self.partitions: Counter[State] = Counter()
+        self.rows: Counter[State] = Counter()
+        self.sessions: Counter[str] = Counter()
+        self.session_rows: Counter[str] = Counter()
+        self.failures = 0
+
+    def add(self, span: Range, grid: int, briefs: Sequence[Brief]) -> None:
+        self.partitions[State.PENDING] -= _cells(span.begin, span.end, grid)
+        self.rows[State.PENDING] -= span.rows
+        free = span.begin
+        for begin, end, state, session, attempts in briefs:
+            self._free(free, begin, grid)
+            free = end
+            self.partitions[state] += 1
+            self.rows[state] += end - begin
+            self.failures += attempts
+            if session:
+                self.sessions[session] += 1
+                self.session_rows[session] += end - begin
+        self._free(free, span.end, grid)
+
+    def _free(self, begin: int, end: int, grid: int) -> None:
+        if begin < end:
+            self.partitions[State.PENDING] += _cells(begin, end, grid)
+            self.rows[State.PENDING] += end - begin
+
+
+def _cells(begin: int, end: int, grid: int) -> int:
+    """How many partitions a stretch of free rows makes."""
+    return -(-end // grid) - begin // grid
+
+
+def _untouched(geometry: Geometry, begin: int, end: int) -> Iterator[Shard]:
     for index in range(begin, end):
-        yield index, Shard(geometry.span(index), geometry.partition_rows)
+        yield Shard(geometry.span(index), geometry.partition_rows)

@@ -11,6 +11,7 @@ from penstock.errors import BadInput
 from penstock.inputs.conform import check_schema
 from penstock.inputs.counting import count
 from penstock.inputs.formats.base import Facts, make_format
+from penstock.inputs.formats.text import TextFormat
 from penstock.inputs.index import write_index
 from penstock.inputs.model import Input, InputFile, describe, digest_of
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.inputs.draft import Draft
+    from penstock.inputs.files import Stamp
     from penstock.storage import Storage
 
 
@@ -27,13 +29,18 @@ def build(
     spark: SparkSession | None, storage: Storage, name: str, draft: Draft, partition_rows: int
 ) -> Input:
     """Read what must be read, and write the file list and the index to storage."""
-    text_schema = _text_schema(draft)
+    filled = next((stamp for stamp in draft.stamps if stamp.bytes), None)
+    if filled is None:
+        raise _no_rows(draft)
+    text_schema = _text_schema(draft, filled)
     declared = draft.declared is not None
     reader = make_format(draft.format, draft.options, text_schema, declared=declared)
+    if isinstance(reader, TextFormat):
+        reader.probe(filled, draft.declared.names if draft.declared is not None else reader.schema.names)
     facts = count(spark, reader, draft.stamps)
     total = sum(fact.rows for fact in facts)
     if total == 0:
-        raise BadInput(f"{draft.source} has no rows", hint="an input needs at least one row")
+        raise _no_rows(draft)
     schema = _delivered(draft, facts)
     made = Input(
         name=name,
@@ -54,12 +61,9 @@ def build(
     return made
 
 
-def _text_schema(draft: Draft) -> pa.Schema | None:
+def _text_schema(draft: Draft, filled: Stamp) -> pa.Schema | None:
     if draft.format not in ("csv", "jsonl"):
         return None
-    filled = next((stamp for stamp in draft.stamps if stamp.bytes), None)
-    if filled is None:
-        raise BadInput(f"{draft.source} has no rows", hint="an input needs at least one row")
     if draft.format == "csv":
         from penstock.inputs.formats.delimited import csv_schema
 
@@ -107,6 +111,10 @@ def _files(draft: Draft, facts: Sequence[Facts]) -> list[InputFile]:
         start += fact.rows
         mark += marks
     return files
+
+
+def _no_rows(draft: Draft) -> BadInput:
+    return BadInput(f"{draft.source} has no rows", hint="an input needs at least one row")
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:

@@ -39,13 +39,13 @@ def facts_of(reader: Format, file: Stamp) -> Facts:
     try:
         facts = reader.facts(file)
     except (pa.ArrowException, OSError, ValueError) as error:
-        ensure_unchanged([file])
+        ensure_unchanged([file], None)
         raise BadInput(
             f"{file.path} cannot be read: {error}",
             hint="check that it is complete and in the format that its name says; leave it out with a "
             "pattern if it is not part of the data",
         ) from error
-    ensure_unchanged([file])
+    ensure_unchanged([file], None)
     return facts
 
 

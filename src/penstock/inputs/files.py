@@ -120,16 +120,24 @@ def changed(expected: Stamp, now: Stamp | None) -> str | None:
     return f"{expected.path}: {', '.join(words)}" if words else None
 
 
-def ensure_unchanged(expected: Sequence[Stamp], input_name: str | None = None) -> None:
-    """Raise `InputChanged`, naming the files, unless all of them are as they were."""
+def ensure_unchanged(expected: Sequence[Stamp], input_name: str | None) -> None:
+    """Raise `InputChanged`, naming the files, unless all of them are as they were.
+
+    Without a name they are files that are being registered.
+    """
     now = stamps([stamp.path for stamp in expected])
     differences = [d for d in map(changed, expected, now) if d is not None]
     if not differences:
         return
-    what = f"input {input_name!r}" if input_name else "the input"
+    if input_name is None:
+        raise InputChanged(
+            f"files changed while they were being registered:\n{listed(differences)}",
+            left="nothing was registered",
+            hint="register them when nothing writes to them any more",
+        )
     raise InputChanged(
-        f"{what} changed since it was registered:\n{listed(differences)}",
-        left="nothing was read from the changed files into any output that is published",
+        f"input {input_name!r} changed since it was registered:\n{listed(differences)}",
+        left="partitions that are done were made from the files as they were registered",
         hint="put the file back as it was (content and modification time, as `cp -p` does); or register "
         "the new data under another name, or with replace=True, and start a new run",
     )

@@ -126,8 +126,6 @@ class Input:
         if rows.end > self.total_rows:
             raise UsageError(f"input {self.name!r} has {self.total_rows} rows; {rows} is beyond its end")
         first = bisect_right(self.files, rows.begin, key=lambda file: file.start) - 1
-        while first > 0 and self.files[first].rows == 0:
-            first -= 1
         for file in self.files[first:]:
             if file.start >= rows.end:
                 return

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import BadInput, PenstockError, UsageError
-from penstock.inputs.conform import conform
+from penstock.inputs.conform import check_schema, conform
 from penstock.inputs.files import ensure_unchanged
 from penstock.inputs.formats.base import Piece, make_format
 from penstock.inputs.index import Index, read_index
@@ -79,6 +79,7 @@ def splits(
     if tasks < 1:
         raise UsageError(f"a range cannot be read by {tasks} tasks")
     target = _project(registered, schema if schema is not None else registered.schema, columns)
+    check_schema(registered.schema, target, file=f"input {registered.name!r}")
     index = read_index(storage, registered)
     files = list(registered.covering(rows))
     cuts = _cuts(rows, tasks, _entries(files, index, rows))

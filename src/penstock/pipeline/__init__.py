@@ -1,4 +1,5 @@
 """Typed pipelines: transforms over tables, cut into stages."""
+
 from __future__ import annotations
 
 from penstock.pipeline.dataset import Dataset

@@ -62,6 +62,8 @@ class ArrowStep:
             visible = visible.append_column(ROW, pa.array(range(batch.num_rows), pa.int32()))
         try:
             made = attempt(lambda: self.function(**{self.table: visible}, **resources), self.retry)
+        except TransientError as error:
+            raise self._failed(error) from error
         except PenstockError:
             raise
         except KeyError as error:
@@ -144,8 +146,8 @@ class ArrowStep:
             )
 
     def _failed(self, error: Exception) -> PenstockError:
-        kind = TransientError if is_transient(error, self.retry) else TransformFailed
-        return self._error(kind, f"raised {type(error).__name__}: {error}")
+        tried = f" {self.retry.times + 1} times" if is_transient(error, self.retry) else ""
+        return self._error(TransformFailed, f"raised{tried} {type(error).__name__}: {error}")
 
     def _error(self, kind: type[PenstockError], what: str, hint: str | None = None) -> PenstockError:
         return kind(f"{self.location}: transform {self.name} {what}", hint=hint)

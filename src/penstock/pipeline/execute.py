@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.errors import PenstockError, TransformFailed, TransientError, UsageError
+from penstock.errors import PenstockError, TransformFailed, UsageError
 from penstock.pipeline.arrow_step import ArrowStep
 from penstock.pipeline.check import check_columns, check_transform, results
 from penstock.pipeline.dataset import Dataset
@@ -94,7 +94,7 @@ class Executor:
         if missing:
             raise UsageError(
                 f"transform {bound.name} needs resource {', '.join(missing)}, which nobody provides",
-                hint="give the Resource a load function, or let the dataset factory add it with with_resources",
+                hint="give the Resource a load function, or let the dataset factory add it",
             )
         if bound.transform.form == "arrow":
             return self._run_arrow(bound, tables, resources)
@@ -115,10 +115,13 @@ class Executor:
         transform = bound.transform
         try:
             returned = attempt(lambda: transform.function(**arguments), transform.retry)
-        except PenstockError:
-            raise
+        except PenstockError as error:
+            if not is_transient(error, transform.retry):
+                raise
+            what = f"raised {transform.retry.times + 1} times {type(error).__name__}: {error.what}"
+            raise TransformFailed(f"{transform.location}: transform {bound.name} {what}") from error
         except Exception as error:
-            kind = TransientError if is_transient(error, transform.retry) else TransformFailed
+            kind = TransformFailed
             what = str(error).splitlines()[0] if str(error) else ""
             raise kind(
                 f"{transform.location}: transform {bound.name} raised {type(error).__name__}: {what}"

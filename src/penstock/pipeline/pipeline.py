@@ -37,7 +37,7 @@ class Pipeline:
         outputs: type[Table] | Iterable[type[Table]],
         transforms: Iterable[Transform],
     ) -> None:
-        caller = sys._getframe(1)
+        caller = sys._getframe(1)  # noqa: SLF001
         self.name = name
         self.location = f"{caller.f_code.co_filename}:{caller.f_lineno}"
         if not name or not all(c.isalnum() or c in "_-." for c in name):

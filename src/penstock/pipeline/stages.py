@@ -102,7 +102,7 @@ def _bind_one(transform: Transform, known: dict[str, type[Table]], available: di
             raise transform.error(
                 UnknownField,
                 f"reads {field}, but there is no table {field.table} at this point",
-                hint="make it an input of the pipeline, or list the transform that creates it before this one",
+                hint="make it an input of the pipeline, or list the transform that creates it first",
             )
         if field.name not in available[field.table]:
             raise transform.error(
@@ -117,7 +117,7 @@ def _bind_one(transform: Transform, known: dict[str, type[Table]], available: di
             raise transform.error(
                 UnknownField,
                 f"writes {field}, but there is no table {field.table} at this point",
-                hint=f"to create the table, list it as a whole: writes={field.table.title().replace('_', '')}",
+                hint=f"to create table {field.table}, list its class as a whole in writes",
             )
     for table in transform.drops - known.keys():
         raise transform.error(UnknownField, f"drops rows of {table}, which does not exist at this point")
@@ -158,7 +158,7 @@ def _check_shape(bound: Bound) -> None:
     if given != wanted:
         raise transform.error(
             DefinitionError,
-            f"takes parameters ({', '.join(transform.parameters)}), but touches {', '.join(sorted(wanted)) or 'nothing'}",
+            f"takes ({', '.join(transform.parameters)}) but touches ({', '.join(sorted(wanted))})",
             hint="name one parameter after each table and resource that it reads or changes",
         )
     if bound.writes_resources and (bound.tables or bound.changes):
@@ -172,7 +172,7 @@ def _check_shape(bound: Bound) -> None:
         raise transform.error(
             DefinitionError,
             "touches several tables",
-            hint="an Arrow transform changes one table, or reads one and creates another; use @transform for joins",
+            hint="an Arrow transform changes one table, or makes one of another; use @transform for joins",
         )
     if bound.creates and bound.changes - bound.creates:
         raise transform.error(

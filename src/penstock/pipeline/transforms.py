@@ -30,6 +30,9 @@ class Retry:
     on: tuple[type[Exception], ...] = ()
 
 
+_THREE_TIMES = Retry()
+
+
 class Transform:
     """A function and its declaration. Calling it calls the function, so it can be tested alone."""
 
@@ -88,7 +91,7 @@ def transform(
     reads: Touched | Iterable[Touched] = (),
     writes: Touched | Iterable[Touched] = (),
     drops: type[Table] | Iterable[type[Table]] = (),
-    retry: Retry = Retry(),
+    retry: Retry = _THREE_TIMES,
     name: str | None = None,
 ) -> Callable[[Callable[..., Any]], Transform]:
     """Declare a function from DataFrames to a DataFrame.
@@ -109,7 +112,7 @@ def arrow_transform(
     reads: Touched | Iterable[Touched] = (),
     writes: Touched | Iterable[Touched] = (),
     drops: type[Table] | Iterable[type[Table]] = (),
-    retry: Retry = Retry(),
+    retry: Retry = _THREE_TIMES,
     name: str | None = None,
 ) -> Callable[[Callable[..., Any]], Transform]:
     """Declare a function from an Arrow record batch to a record batch, run in Spark's Python workers.

@@ -1,4 +1,5 @@
 """Running pipelines in batch: claims, checkpoints, output."""
+
 from __future__ import annotations
 
 from penstock.runner.events import Event, Report

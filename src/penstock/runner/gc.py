@@ -28,11 +28,11 @@ def sweep_partition(storage: Storage, run: Run, partition: Range, token: int) ->
     for path, _ in storage.list(layout.partition_folder(run.name, partition)):
         if path != keep:
             storage.delete(path)
+    storage.remove_empty(layout.partition_folder(run.name, partition))
 
 
-def sweep_completed(store: Store, storage: Storage, run: Run, board: Board) -> None:
+def sweep_completed(storage: Storage, run: Run, board: Board) -> None:
     """At the end of a run: partitions whose acker died before it could clean up after itself."""
-    del store
     folders = {
         path.split("/")[3]
         for path, _ in storage.list(f"{layout.run_folder(run.name)}/partitions")
@@ -82,6 +82,10 @@ def sweep(storage: Storage, run: Run, board: Board, *, dry_run: bool = False) ->
     if not dry_run:
         for where, path, _ in doomed:
             where.delete(path)
+        for folder in sorted({path.rsplit("/", 1)[0] for where, path, _ in doomed if where is output}):
+            output.remove_empty(folder)
+        for view in board.partitions(touched=True):
+            storage.remove_empty(layout.partition_folder(run.name, view.range))
     return Swept(len(doomed), sum(size for _, _, size in doomed))
 
 

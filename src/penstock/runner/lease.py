@@ -22,8 +22,9 @@ _MARGIN = 0.9
 class Hold:
     """A claim in this process. Once it is lost it stays lost."""
 
-    def __init__(self, claim: Claim) -> None:
+    def __init__(self, claim: Claim, lease: Lease) -> None:
         self.claim = claim
+        self._lease = lease
         self._why: FencedError | None = None
         self.stop: PenstockError | None = None
         self.released = threading.Event()
@@ -38,6 +39,8 @@ class Hold:
 
     def check(self) -> None:
         """Raise if this claim must not go on."""
+        if self._why is None and self._lease.stale:
+            self.lose(SessionLost("the lease could not be renewed in time"))
         if self._why is not None:
             raise self._why
         if self.stop is not None:
@@ -86,9 +89,14 @@ class Lease:
         with self._lock:
             return self._session
 
+    @property
+    def stale(self) -> bool:
+        """Whether, by this process's own clock, the lease is as good as over."""
+        return self._clock() - self._renewed > self._ttl * _MARGIN
+
     def hold(self, claim: Claim) -> Hold:
         with self._lock:
-            hold = self._holds[claim.range] = Hold(claim)
+            hold = self._holds[claim.range] = Hold(claim, self)
             if claim.session != self._session.id:
                 hold.lose(SessionLost("the lease ran out while the claim was made"))
         return hold
@@ -119,11 +127,10 @@ class Lease:
             self._lose_all(error)
             self._reopen()
             return
-        except StoreUnavailable as error:
-            if self._clock() - self._renewed > self._ttl * _MARGIN:
-                self._lose_all(
-                    SessionLost(f"the lease could not be renewed for {self._ttl:g} s: {error.what}")
-                )
+        except Exception as error:
+            # Whatever it is, this thread goes on: without it nobody would notice the end of the lease.
+            if self.stale:
+                self._lose_all(SessionLost(f"the lease could not be renewed for {self._ttl:g} s: {error}"))
             return
         for hold in self.holds():
             if why := lost.get(hold.claim.range):

@@ -44,7 +44,7 @@ class EveryNStages:
 class Never:
     """No checkpoints: a partition is computed in one go, and from its input after a crash."""
 
-    def after(self, done: int, stages: int) -> bool:
+    def after(self, done: int, stages: int) -> bool:  # noqa: ARG002
         return False
 
     def __str__(self) -> str:

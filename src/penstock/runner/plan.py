@@ -63,7 +63,7 @@ class PartitionPlan:
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """A run in progress: a partition × stage view of what is reused and what is computed."""
+    """A run in progress: a view by partition and stage of what is reused and what is computed."""
 
     run: str
     code_changed: tuple[str, ...]
@@ -122,28 +122,27 @@ def plan_run(
     return RunPlan(run.name, tuple(run.fingerprint.differences(current)), tuple(partitions), untouched)
 
 
+def _all(action: Action, count: int) -> tuple[Action, ...]:
+    return (action,) * count
+
+
 def _partition(
     storage: Storage, run: Run, pipeline: Pipeline, current: Fingerprint, view: PartitionView
 ) -> PartitionPlan:
     count = len(pipeline.stages)
     owner = view.owner if view.state in (State.CLAIMED, State.COMPLETED) else ""
     if view.state is State.COMPLETED:
-        published: tuple[Action, ...] = ("done",) * count
-        return PartitionPlan(str(view.range), view.state, owner, published, "published")
+        return PartitionPlan(str(view.range), view.state, owner, _all("done", count), "published")
     if view.state is State.POISONED:
         error = view.errors[-1].error.splitlines()[0] if view.errors else ""
-        aside: tuple[Action, ...] = ("set aside",) * count
-        return PartitionPlan(str(view.range), view.state, owner, aside, f"failed: {error}")
+        return PartitionPlan(str(view.range), view.state, owner, _all("set aside", count), f"failed: {error}")
     judged = checkpoints.newest(
         checkpoints.judge(storage, run.name, view.range, ref, pipeline, current) for ref in view.checkpoints
     )
     best = next((j for j in judged if j.fits), None)
     done = best.manifest.done if best and best.manifest else 0
     actions: tuple[Action, ...] = tuple("reuse" if n < done else "recompute" for n in range(count))
-    if best:
-        reason = f"checkpoint after stage {done - 1} fits"
-    else:
-        reason = "no checkpoint"
+    reason = f"checkpoint after stage {done - 1} fits" if best else "no checkpoint"
     unfit = [f"after stage {j.ref.stage}: {'; '.join(j.reasons)}" for j in judged if not j.fits]
     if unfit:
         reason += f"; not used: {', '.join(unfit)}"

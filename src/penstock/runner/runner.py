@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from penstock import inputs
@@ -19,6 +19,7 @@ from penstock.errors import (
     Interrupted,
     PenstockError,
     StorageFull,
+    StoreUnavailable,
 )
 from penstock.failpoints import reach
 from penstock.inputs import Input
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 # Errors that the next partition would meet as well: the run stops and waits for a person.
 _HALTING = (HaltError, InputChanged, DefinitionError)
 _KEPT_EVENTS = 1000
+# Seconds for which a store that does not answer is waited for.
+_PATIENCE = 60.0
 
 
 class Runner:
@@ -101,7 +104,7 @@ class Runner:
             self._work(spark, board, bench, lease)
         ending = self._ending(board)
         if ending in ("complete", "incomplete"):
-            gc.sweep_completed(self.store, self.storage, run, board)
+            gc.sweep_completed(self.storage, run, board)
         return self._report(run, ending, time.monotonic() - began)
 
     def _prepare(self, spark: SparkSession, factory: DatasetFactory | None) -> tuple[Run, Board, Bench]:
@@ -158,38 +161,53 @@ class Runner:
     def _work(self, spark: SparkSession, board: Board, bench: Bench, lease: Lease) -> None:
         with ThreadPoolExecutor(self.config.claims, thread_name_prefix="penstock-claim") as pool:
             loops = [pool.submit(self._loop, spark, board, bench, lease) for _ in range(self.config.claims)]
-            # The main thread only waits, so that a signal reaches it at once.
-            while not all(loop.done() for loop in loops):
-                if self._stopping.wait(0.1):
-                    for hold in lease.holds():
-                        hold.stop = hold.stop or self._halted or Interrupted()
-                        cancel_tag(spark, _tag(hold))
-                    time.sleep(0.1)
+            try:
+                self._watch(spark, lease, loops)
+            except BaseException:
+                self.stop()
+                self._watch(spark, lease, loops)
+                raise
         for loop in loops:
             loop.result()
 
+    def _watch(self, spark: SparkSession, lease: Lease, loops: Sequence[Future[None]]) -> None:
+        """Wait for the claim threads. This thread does nothing else, so that a signal finds it free."""
+        while not all(loop.done() for loop in loops):
+            if self._stopping.wait(0.1):
+                for hold in lease.holds():
+                    hold.stop = hold.stop or self._halted or Interrupted()
+                    cancel_tag(spark, _tag(hold))
+                time.sleep(0.1)
+
     def _loop(self, spark: SparkSession, board: Board, bench: Bench, lease: Lease) -> None:
         while not self._stopping.is_set() and self._take_slot():
-            claims = self._claim(board, lease)
-            if not claims:
-                self._give_slot()
-                if board.finished():
-                    return
-                board.wait(min(self.config.renewal, 1.0))
-                continue
-            acked = self._attempt(spark, board, bench, lease, claims[0])
-            if not acked:
+            claim = self._next_claim(board, lease)
+            if claim is None:
+                return
+            if not self._attempt(spark, board, bench, lease, claim):
                 self._give_slot()
 
-    def _claim(self, board: Board, lease: Lease) -> Sequence[Claim]:
-        try:
-            claims = board.claim(lease.session, self.config.instance)
-        except FencedError:
-            # The session ran out just now: the lease thread opens a new one.
-            time.sleep(self.config.renewal / 10)
-            return ()
-        reach("claim.after")
-        return claims
+    def _next_claim(self, board: Board, lease: Lease) -> Claim | None:
+        """A partition to work on, waiting for one if need be; None when there is nothing more to do."""
+        silent_since = time.monotonic()
+        while not self._stopping.is_set():
+            try:
+                if claims := board.claim(lease.session, self.config.instance):
+                    reach("claim.after")
+                    return claims[0]
+                if board.finished():
+                    return None
+                # What others hold may come back: on a change, or when their lease runs out.
+                board.wait(min(self.config.renewal, 1.0))
+                silent_since = time.monotonic()
+            except FencedError:
+                # The session ran out just now: the lease thread opens a new one.
+                self._stopping.wait(self.config.renewal / 10)
+            except StoreUnavailable as error:
+                if time.monotonic() - silent_since > max(_PATIENCE, 5 * self.config.lease_ttl):
+                    self._halt(error)
+                self._stopping.wait(self.config.renewal)
+        return None
 
     def _attempt(self, spark: SparkSession, board: Board, bench: Bench, lease: Lease, claim: Claim) -> bool:
         """Work on a claim; whatever happens, it is not held afterwards. True if it was acked."""

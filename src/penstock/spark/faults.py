@@ -10,13 +10,19 @@ from __future__ import annotations
 import base64
 import json
 import re
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from penstock import errors
-from penstock.errors import PenstockError, TransformFailed
+from penstock.errors import PenstockError, TransformFailed, TransientError
 
+# What a user's own UDF may raise to say that trying again may help.
+_TRANSIENT = (TransientError, ConnectionError, TimeoutError)
+_TRACEBACK = re.compile(
+    r"^Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*([A-Za-z_][\w.]*)(?:: (.*))?$", re.MULTILINE
+)
 _TOKEN = re.compile(r"<penstock-fault:([A-Za-z0-9+/=]+)>")
 
 
@@ -52,5 +58,20 @@ def decode(error: BaseException) -> PenstockError:
         kind = getattr(errors, body["kind"], TransformFailed)
         rebuilt: PenstockError = kind(body["what"], left=body["left"], hint=body["hint"])
         return rebuilt
+    if raised := _raised_by_user(text):
+        kind, message = raised
+        if issubclass(kind, _TRANSIENT):
+            return TransientError(f"{kind.__name__}: {message}")
+        return TransformFailed(f"{kind.__name__}: {message}")
     lines = [line for line in text.splitlines() if line.strip()]
     return TransformFailed(f"Spark: {type(error).__name__}: {lines[0] if lines else 'no message'}"[:2000])
+
+
+def _raised_by_user(text: str) -> tuple[type[BaseException], str] | None:
+    """The exception at the end of the last Python traceback in Spark's text, if its type is known here."""
+    for name, message in reversed(_TRACEBACK.findall(text)):
+        module, _, attribute = name.rpartition(".")
+        kind = getattr(sys.modules.get(module or "builtins"), attribute, None)
+        if isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, WorkerFault):
+            return kind, message
+    return None

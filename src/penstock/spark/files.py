@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from penstock.errors import CorruptFile, PenstockError, UsageError
+from penstock.errors import CorruptFile, NullInField, PenstockError, UsageError
 from penstock.spark.faults import carried, decode, encode
 from penstock.spark.flow import Batches, Flow, Scan
 from penstock.storage import FileRecord, Sink, Storage
@@ -42,7 +42,7 @@ def write(
     storage: Storage,
     folder: str,
     *,
-    format: Format,
+    format: Format,  # noqa: A002
     compression: Compression = "lz4",
 ) -> tuple[FileRecord, ...]:
     """Write all rows below ``folder`` and return what was written, in row order.
@@ -77,13 +77,11 @@ def _guarded(frame: DataFrame, schema: pa.Schema, table: str) -> DataFrame:
     """Columns in declared order; a null where none is allowed fails the job with a readable error."""
     from pyspark.sql import functions as F
 
-    from penstock.errors import TypeMismatch
-
     columns = []
     for field, have in zip(schema, (frame.schema[f.name] for f in schema), strict=True):
         column = F.col(field.name)
         if have.nullable and not field.nullable:
-            error = TypeMismatch(
+            error = NullInField(
                 f"{table}.{field.name} is null in some row, but it is declared without `| None`",
                 hint=f"fill the value in the transform that writes it, or declare {field.name} as nullable",
             )
@@ -185,14 +183,7 @@ class _Writer:
         path = f"{self.folder}/part-{part:05d}-{attempt}.{self.format}"
         with self.storage.create(path) as sink:
             rows = self._write(sink, first, batches)
-        record = sink.record(path, rows)
-        yield pa.RecordBatch.from_arrays(
-            [
-                pa.array([v], f.type)
-                for v, f in zip((part, path, rows, record.bytes, record.sha256), _RECORD, strict=True)
-            ],
-            schema=_RECORD,
-        )
+        yield _batch([(part, sink.record(path, rows))])
 
     def _write(self, sink: Sink, first: pa.RecordBatch, rest: Batches) -> int:
         rows = 0
@@ -227,13 +218,7 @@ class _ForEach:
         with carried("task"):
             for seed in seeds:
                 numbers = seed.column(0).to_pylist()
-                done = [self.action(self.items[n]) for n in numbers]
-                columns = zip(
-                    *((n, r.path, r.rows, r.bytes, r.sha256) for n, r in zip(numbers, done, strict=True))
-                )
-                yield pa.RecordBatch.from_arrays(
-                    [pa.array(list(v), f.type) for v, f in zip(columns, _RECORD, strict=True)], schema=_RECORD
-                )
+                yield _batch([(n, self.action(self.items[n])) for n in numbers])
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +242,11 @@ class _Verify:
     def __call__(self, record: FileRecord) -> FileRecord:
         self.storage.check(record)
         return record
+
+
+def _batch(records: Sequence[tuple[int, FileRecord]]) -> pa.RecordBatch:
+    rows = [{"part": part, **record.to_json()} for part, record in records]
+    return pa.RecordBatch.from_pylist(rows, schema=_RECORD)
 
 
 def _chain(first: pa.RecordBatch, rest: Batches) -> Iterator[pa.RecordBatch]:

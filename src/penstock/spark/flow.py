@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from penstock.errors import TypeMismatch
+from penstock.errors import NullInField, TypeMismatch
 from penstock.spark.faults import carried
 from penstock.tables import spark_schema
 
@@ -169,7 +169,7 @@ def fit(table: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
                     f"{table}.{field.name} is {column.type}, declared as {field.type}: {error}"
                 ) from error
         if column.null_count and not field.nullable:
-            raise TypeMismatch(
+            raise NullInField(
                 f"{table}.{field.name} is null in {column.null_count} of {len(column)} rows, "
                 "but it is declared without `| None`",
                 hint=f"fill the value in the transform that writes it, or declare {field.name} as nullable",

@@ -10,7 +10,7 @@ from pyarrow import csv
 
 from penstock.errors import BadInput, UsageError
 from penstock.inputs.formats.base import present
-from penstock.inputs.formats.text import TextFormat, head
+from penstock.inputs.formats.text import HEAD, TextFormat, head
 from penstock.inputs.scan import LoneReturnError, Records, csv_records
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def csv_schema(file: Stamp, options: Options, declared: pa.Schema | None) -> pa.
     its times carry a zone is something that only the file can say.
     """
     text = head(file)
-    records = _records(text, file, options, final=len(text) == file.bytes or len(text) < (1 << 20))
+    records = _records(text, file, options, final=len(text) < HEAD)
     if not len(records.starts):
         raise BadInput(
             f"{file.path}: the first record does not end within a megabyte",

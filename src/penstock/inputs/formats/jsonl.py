@@ -9,7 +9,7 @@ from pyarrow import json
 
 from penstock.errors import BadInput
 from penstock.inputs.formats.base import present
-from penstock.inputs.formats.text import TextFormat, head
+from penstock.inputs.formats.text import HEAD, TextFormat, head
 from penstock.inputs.scan import Records, json_records
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def jsonl_schema(file: Stamp, declared: pa.Schema | None) -> pa.Schema:
     if declared is not None:
         return pa.schema([pa.field(field.name, _readable(field.type)) for field in declared])
     text = head(file)
-    records = json_records(text, final=len(text) < (1 << 20))
+    records = json_records(text, final=len(text) < HEAD)
     if not records.consumed:
         raise BadInput(
             f"{file.path}: the first document does not end within a megabyte",

@@ -24,7 +24,7 @@ class Parquet(Format):
     """
 
     def facts(self, file: Stamp) -> Facts:
-        with open_file(file.path) as source, pq.ParquetFile(source, pre_buffer=False) as parquet:
+        with open_file(file.path) as source, _open(source) as parquet:
             metadata = parquet.metadata
             groups = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
             starts = np.concatenate(([0], np.cumsum(groups, dtype=np.int64))).astype(np.int64)
@@ -35,7 +35,7 @@ class Parquet(Format):
         fetch = is_url(piece.file.path)
         with (
             piece.open() as source,
-            pq.ParquetFile(source, pre_buffer=fetch, buffer_size=0 if fetch else _BUFFER) as parquet,
+            _open(source, fetch=fetch) as parquet,
         ):
             batches = parquet.iter_batches(
                 batch_size=batch_rows,
@@ -44,3 +44,14 @@ class Parquet(Format):
                 use_threads=False,
             )
             yield from trim(batches, piece.begin - piece.mark_rows[0], piece.rows, piece.file)
+
+
+def _open(source: pa.NativeFile, *, fetch: bool = False) -> pq.ParquetFile:
+    # Spark still writes times as INT96 by default; they have no more than microseconds in them, and
+    # nanoseconds would overflow for years that people use to say "never".
+    return pq.ParquetFile(
+        source,
+        pre_buffer=fetch,
+        buffer_size=0 if fetch else _BUFFER,
+        coerce_int96_timestamp_unit="us",
+    )

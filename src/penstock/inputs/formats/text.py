@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 GRANULE = 8192
 BLOCK = 8 << 20
+HEAD = 1 << 20
 _CHUNK = 32 << 20
 _BOM = b"\xef\xbb\xbf"
 
@@ -43,6 +44,21 @@ class TextFormat(Format):
         """How many of the file's first records are no rows. Checks them against the schema."""
         del file, head, records
         return 0
+
+    def probe(self, file: Stamp, columns: Sequence[str]) -> None:
+        """Parse the first records, so that a wrong type or option is found before a run."""
+        text = head(file)
+        records = self.records(text, file, final=len(text) < HEAD)
+        starts = records.starts[self.after_header(file, text, records) if len(records.starts) else 0 :]
+        if not len(starts):
+            return
+        try:
+            self.parse(pa.py_buffer(text[int(starts[0]) : records.consumed]), columns)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise BadInput(
+                f"{file.path} does not fit: {error}",
+                hint="check the types that the table declares, and the options, against the file",
+            ) from error
 
     def facts(self, file: Stamp) -> Facts:
         rows, mark_rows, mark_places = 0, [0], [0]
@@ -119,10 +135,10 @@ class TextFormat(Format):
 
 
 def head(file: Stamp) -> bytes:
-    """The first bytes of a file, without a byte-order mark."""
+    """The first bytes of a file, without a byte-order mark; fewer than `HEAD` if that is all."""
     with open_file(file.path) as source:
-        text: bytes = source.read(1 << 20)
-    return text.removeprefix(_BOM)
+        text: bytes = source.read(HEAD + len(_BOM))
+    return text.removeprefix(_BOM)[:HEAD]
 
 
 def _chunks(piece: Piece, batch_rows: int) -> Iterator[tuple[int, int]]:
