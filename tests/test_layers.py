@@ -20,7 +20,9 @@ LAYERS: list[set[str]] = [
     {"spark"},
     {"claims"},
     {"inputs", "pipeline"},
-    {"runner"},
+    {"runner", "project"},
+    {"job"},
+    {"instances"},
     {"cli"},
 ]
 # What people import or run gathers names from everywhere.
@@ -44,7 +46,8 @@ def imported_parts(tree: ast.Module) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "relative imports hide the layer"
             names.add(node.module or "")
-    return {name.split(".")[1] for name in names if name.startswith("penstock.")}
+    parts = {name.split(".")[1] for name in names if name.startswith("penstock.")}
+    return {part for part in parts if not part.startswith("__")}
 
 
 def height(part: str) -> int:

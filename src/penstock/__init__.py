@@ -10,33 +10,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.config import SparkConfig as SparkConfig
-    from penstock.errors import FencedError as FencedError
-    from penstock.errors import PenstockError as PenstockError
-    from penstock.errors import TerminalError as TerminalError
-    from penstock.errors import TransientError as TransientError
-    from penstock.inputs import register as register
-    from penstock.pipeline import Dataset as Dataset
-    from penstock.pipeline import Pipeline as Pipeline
-    from penstock.pipeline import Resource as Resource
-    from penstock.pipeline import Retry as Retry
-    from penstock.pipeline import arrow_transform as arrow_transform
-    from penstock.pipeline import transform as transform
-    from penstock.ranges import Range as Range
-    from penstock.runner import EveryNStages as EveryNStages
-    from penstock.runner import EveryStage as EveryStage
-    from penstock.runner import Never as Never
-    from penstock.runner import Output as Output
-    from penstock.runner import Report as Report
-    from penstock.runner import Runner as Runner
-    from penstock.runner import RunnerConfig as RunnerConfig
-    from penstock.runner import verify as verify
-    from penstock.spark.session import start as start_spark  # noqa: F401
-    from penstock.storage import Storage as Storage
-    from penstock.store import open_store as open_store
-    from penstock.tables import Precision as Precision
-    from penstock.tables import Table as Table
-    from penstock.tables import derived as derived
+    from penstock.config import SparkConfig
+    from penstock.errors import FencedError
+    from penstock.errors import PenstockError
+    from penstock.errors import TerminalError
+    from penstock.errors import TransientError
+    from penstock.inputs import register
+    from penstock.pipeline import Dataset
+    from penstock.pipeline import Pipeline
+    from penstock.pipeline import Resource
+    from penstock.pipeline import Retry
+    from penstock.pipeline import arrow_transform
+    from penstock.pipeline import transform
+    from penstock.ranges import Range
+    from penstock.runner import EveryNStages
+    from penstock.runner import EveryStage
+    from penstock.runner import Never
+    from penstock.runner import Output
+    from penstock.runner import Report
+    from penstock.runner import Runner
+    from penstock.runner import RunnerConfig
+    from penstock.runner import verify
+    from penstock.spark.session import start as start_spark
+    from penstock.storage import Storage
+    from penstock.store import open_store
+    from penstock.tables import Precision
+    from penstock.tables import Table
+    from penstock.tables import derived
 
 __version__ = "0.1.0"
 
@@ -70,7 +70,35 @@ _HOMES = {
     "verify": "penstock.runner",
 }
 
-__all__ = sorted(_HOMES)  # noqa: PLE0605
+__all__ = [
+    "Dataset",
+    "EveryNStages",
+    "EveryStage",
+    "FencedError",
+    "Never",
+    "Output",
+    "PenstockError",
+    "Pipeline",
+    "Precision",
+    "Range",
+    "Report",
+    "Resource",
+    "Retry",
+    "Runner",
+    "RunnerConfig",
+    "SparkConfig",
+    "Storage",
+    "Table",
+    "TerminalError",
+    "TransientError",
+    "arrow_transform",
+    "derived",
+    "open_store",
+    "register",
+    "start_spark",
+    "transform",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from penstock.errors import ConfigError
@@ -19,7 +19,7 @@ VARIABLE = "PENSTOCK_FAILPOINTS"
 EXIT_CODE = 86
 """What the process ends with after the action ``exit``: no code that a command uses itself."""
 
-_ACTIONS: Mapping[str, Callable[[], None]] = {
+ACTIONS: dict[str, Callable[[], None]] = {
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
     "exit": lambda: os._exit(EXIT_CODE),
@@ -37,7 +37,7 @@ class Failpoint:
 
     def reach(self) -> None:
         if next(self._reached) == self.at:
-            _ACTIONS[self.action]()
+            ACTIONS[self.action]()
 
 
 def parse(text: str) -> dict[str, Failpoint] | None:
@@ -46,10 +46,10 @@ def parse(text: str) -> dict[str, Failpoint] | None:
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, equals, rest = item.partition("=")
         action, _, count = rest.partition("@")
-        if not (name and equals and action in _ACTIONS and (count or "1").isdecimal() and count != "0"):
+        if not (name and equals and action in ACTIONS and (count or "1").isdecimal() and count != "0"):
             raise ConfigError(
                 f"{VARIABLE}: {item!r} is not a failpoint",
-                hint=f"write NAME=ACTION or NAME=ACTION@N; actions are {', '.join(_ACTIONS)}",
+                hint=f"write NAME=ACTION or NAME=ACTION@N; actions are {', '.join(ACTIONS)}",
             )
         points[name] = Failpoint(action, int(count or 1))
     return points or None

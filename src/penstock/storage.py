@@ -20,10 +20,13 @@ from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 from penstock.errors import CorruptFile, StorageFull, UsageError
 
 if TYPE_CHECKING:
+    from io import BufferedWriter
+
     import pyarrow as pa
     from pyarrow import fs
 
@@ -53,7 +56,7 @@ class Storage:
     def __init__(self, root: str | os.PathLike[str]) -> None:
         text = os.fspath(root)
         if text.startswith("file://"):
-            text = text.removeprefix("file://")
+            text = unquote(urlsplit(text).path)
         self.local: Path | None = None if "://" in text else Path(text).absolute()
         self.root: str = str(self.local) if self.local else text.rstrip("/")
 
@@ -108,7 +111,9 @@ class Storage:
         if self.local:
             base = self.local / prefix
             found = (Path(folder) / name for folder, _, names in os.walk(base) for name in names)
-            return sorted((str(f.relative_to(self.local)), f.stat().st_size) for f in found)
+            return sorted(
+                (str(f.relative_to(self.local)), size) for f in found if (size := _size(f)) is not None
+            )
         from pyarrow import fs
 
         filesystem, full = self._remote(prefix)
@@ -160,6 +165,7 @@ class Storage:
                     digest.update(chunk)
                     size += len(chunk)
                 os.fsync(raw.fileno())
+            _sync_folder((self.local / path).parent)
         else:
             with self.open(path) as file:
                 while chunk := file.read(_CHUNK):
@@ -242,8 +248,14 @@ class _LocalSink(Sink):
         super().__init__()
         self._path = path
         self._temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self._temporary.open("wb")
+        self._file = self._opened()
+
+    def _opened(self) -> BufferedWriter:
+        while True:
+            _make_folder(self._path.parent)
+            # Somebody who sweeps empty folders may be faster than we are.
+            with suppress(FileNotFoundError):
+                return self._temporary.open("wb")
 
     def _put(self, view: memoryview) -> None:
         self._file.write(view)
@@ -264,7 +276,12 @@ class _LocalSink(Sink):
 class _RemoteSink(Sink):
     def __init__(self, filesystem: fs.FileSystem, path: str) -> None:
         super().__init__()
-        self._stream = filesystem.open_output_stream(path)
+        self._filesystem, self._path = filesystem, path
+        try:
+            self._stream = filesystem.open_output_stream(path)
+        except FileNotFoundError:  # a file system with real folders
+            filesystem.create_dir(path.rpartition("/")[0], recursive=True)
+            self._stream = filesystem.open_output_stream(path)
 
     def _put(self, view: memoryview) -> None:
         self._stream.write(view)
@@ -273,10 +290,27 @@ class _RemoteSink(Sink):
         self._stream.close()
 
     def abandon(self) -> None:
-        """An upload that is never completed never becomes an object."""
-        abort = getattr(self._stream, "abort", None)
-        if abort is not None:
-            abort()
+        """Pyarrow completes an upload when it is closed or forgotten, so the object is removed after."""
+        with suppress(OSError):
+            self._stream.close()
+        with suppress(OSError):
+            self._filesystem.delete_file(self._path)
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it, durably."""
+    missing = [f for f in (folder, *folder.parents) if not f.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for made in reversed(missing):
+        _sync_folder(made.parent)
+
+
+def _size(file: Path) -> int | None:
+    """None for a file that was renamed or removed since it was listed."""
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return None
 
 
 def _sync_folder(folder: Path) -> None:

@@ -22,7 +22,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -96,7 +96,9 @@ class TableMeta(type):
         for key in markers:
             del body[key]
         cls = super().__new__(meta, class_name, bases, body)
-        if not bases:
+        # cloudpickle makes a bare class first, without what a class statement puts into every body,
+        # and sets the attributes of the original on it.
+        if not bases or "__qualname__" not in body:
             cls.__table_name__, cls.__fields__, cls.__location__ = "", {}, ""
             return cls
         frame = sys._getframe(1)  # noqa: SLF001
@@ -106,23 +108,22 @@ class TableMeta(type):
             raise DefinitionError(
                 f"{cls.__location__}: {cls.__table_name__!r} is not a table name (use a-z, 0-9 and _)"
             )
-        hints = _hints(cls, frame)
         fields: dict[str, Field] = {}
         for base in reversed(cls.__mro__[1:]):
             fields |= {f.name: f for f in getattr(base, "__fields__", {}).values()}
-        fields |= {
-            key: _field(cls, key, hints[key], key in markers)
-            for key in inspect.get_annotations(cls)
-            if typing.get_origin(hints[key]) is not ClassVar
+        own = {
+            key: _field(cls, key, hint, key in markers)
+            for key, hint in _hints(cls, frame).items()
+            if typing.get_origin(hint) is not ClassVar
         }
+        fields |= own
         cls.__fields__ = types.MappingProxyType(
             {
                 key: Field(cls.__table_name__, f.name, f.type, f.nullable, f.derived)
                 for key, f in fields.items()
             }
         )
-        if not cls.__fields__:
-            raise DefinitionError(f"{cls.__location__}: table {cls.__table_name__} has no fields")
+        _check_body(cls, body, own.keys(), markers.keys())
         for key, field in cls.__fields__.items():
             type.__setattr__(cls, key, field)
         return cls
@@ -243,10 +244,41 @@ def _snake(name: str) -> str:
 
 
 def _hints(cls: TableMeta, frame: types.FrameType) -> dict[str, Any]:
+    """The annotations of the class itself; those of its bases belong to other scopes and are done."""
+    alone = type(cls.__name__, (), {"__annotations__": inspect.get_annotations(cls)})
     try:
-        return typing.get_type_hints(cls, frame.f_globals, dict(frame.f_locals), include_extras=True)
-    except NameError as error:
-        raise UnknownType(f"{cls.__location__}: table {cls.__table_name__}: {error}") from error
+        return typing.get_type_hints(alone, frame.f_globals, dict(frame.f_locals), include_extras=True)
+    except (NameError, TypeError, SyntaxError) as error:
+        raise UnknownType(
+            f"{cls.__location__}: table {cls.__table_name__}: {error}",
+            hint="an annotation can name only what is defined or imported before the table",
+        ) from error
+
+
+def _check_body(cls: TableMeta, body: Mapping[str, Any], own: Set[str], markers: Set[str]) -> None:
+    where = f"{cls.__location__}: table {cls.__table_name__}"
+    if not cls.__fields__:
+        raise DefinitionError(f"{where} has no fields")
+    for name in sorted(markers - own):
+        raise DefinitionError(
+            f"{where}: {name} = derived() has no type", hint=f"write {name}: TYPE = derived()"
+        )
+    for name in sorted(own & body.keys()):
+        raise DefinitionError(
+            f"{where}: {name} has the value {body[name]!r}",
+            hint="a field has a type only; a transform gives it a value",
+        )
+    for name in sorted(own & vars(Table).keys()):
+        raise DefinitionError(
+            f"{where} has a field {name}, which is a method of every table",
+            hint="rename the column where it is read",
+        )
+    spelled: dict[str, str] = {}
+    for name in cls.__fields__:
+        if (other := spelled.setdefault(name.lower(), name)) != name:
+            raise DefinitionError(
+                f"{where} has fields {other} and {name}", hint="Spark does not tell upper from lower case"
+            )
 
 
 def _field(cls: TableMeta, name: str, annotation: Any, is_derived: bool) -> Field:
@@ -276,7 +308,7 @@ def _column(annotation: Any) -> tuple[pa.DataType, bool]:
             "Decimal without precision",
             hint="write Annotated[Decimal, Precision(18, 4)] with the digits you need",
         )
-    if annotation in _PLAIN:
+    if isinstance(annotation, Hashable) and annotation in _PLAIN:
         return _PLAIN[annotation], False
     if origin is list and arguments:
         kind, nullable = _column(arguments[0])

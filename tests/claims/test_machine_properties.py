@@ -20,6 +20,7 @@ from penstock.claims import machine
 from penstock.claims.codec import decode, encode
 from penstock.claims.model import (
     Accepted,
+    Alive,
     Answer,
     CheckpointRef,
     Grant,
@@ -232,11 +233,11 @@ TestClaims = Claims.TestCase
 TestClaims.settings = PROFILE
 
 
-def _without_token(record: Record | None, command: c.Held, alive: machine.Alive) -> Refused | None:
+def _without_token(record: Record | None, command: c.Held, alive: Alive) -> Refused | None:
     return _fence(record, replace(command, token=record.token if record else 0), alive)
 
 
-def _without_liveness(record: Record | None, command: c.Held, alive: machine.Alive) -> Refused | None:
+def _without_liveness(record: Record | None, command: c.Held, alive: Alive) -> Refused | None:
     return _fence(record, command, lambda _: True)
 
 

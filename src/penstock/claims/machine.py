@@ -17,12 +17,12 @@ returns the very shard it was given.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
 from dataclasses import replace
 
 from penstock.claims import commands as c
 from penstock.claims.model import (
     Accepted,
+    Alive,
     Answer,
     Memory,
     Record,
@@ -34,8 +34,6 @@ from penstock.claims.model import (
 from penstock.claims.records import failed, with_error
 from penstock.claims.taking import take
 from penstock.ranges import Range
-
-Alive = Callable[[str], bool]
 
 REMEMBERED = 32
 """Answers that a shard keeps; so many commands at most may be applied before it is written."""

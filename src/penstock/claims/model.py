@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from penstock.ranges import Range
+
+Alive = Callable[[str], bool]
+"""The store's judgement on a session id."""
 
 
 class State(enum.StrEnum):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain, islice, pairwise
+from itertools import islice, pairwise
 
 from penstock.claims.commands import Claim
 from penstock.claims.model import (
+    Alive,
     Answer,
     Grant,
     Granted,
@@ -19,8 +21,6 @@ from penstock.claims.model import (
 )
 from penstock.claims.records import failed
 from penstock.ranges import Range
-
-Alive = Callable[[str], bool]
 
 
 def take(shard: Shard, command: Claim, alive: Alive) -> tuple[Shard, Answer]:
@@ -51,11 +51,13 @@ def take(shard: Shard, command: Claim, alive: Alive) -> tuple[Shard, Answer]:
         )
         for record in chosen
     ]
-    replaced = {record.range.begin for record in taken}
-    rest = [record for record in kept if record.range.begin not in replaced]
-    records = tuple(sorted(chain(rest, taken), key=lambda record: record.range.begin))
+    records = list(kept)
+    for record in taken:
+        index = bisect_left(records, record.range.begin, key=_begin)
+        replaces = index < len(records) and records[index].range.begin == record.range.begin
+        records[index : index + replaces] = [record]
     grants = tuple(Grant(r.range, r.token, r.attempts, r.checkpoints) for r in taken)
-    return replace(current, records=records), Granted(grants)
+    return Shard(current.span, current.grid, tuple(records), current.memories), Granted(grants)
 
 
 def expire(shard: Shard, max_failures: int, alive: Alive) -> Shard:
@@ -113,7 +115,7 @@ def _carve(shard: Shard, ranges: tuple[Range, ...]) -> tuple[list[Record], tuple
             continue
         chosen.append(_united(rows, touched))
         rest = (piece for record in records for piece in _without(record, rows))
-        records = tuple(sorted(rest, key=lambda record: record.range.begin))
+        records = tuple(sorted(rest, key=_begin))
     return chosen, records
 
 
@@ -131,3 +133,7 @@ def _without(record: Record, rows: Range) -> Iterator[Record]:
         yield replace(record, range=Range(record.range.begin, rows.begin), checkpoints=())
     if rows.end < record.range.end:
         yield replace(record, range=Range(rows.end, record.range.end), checkpoints=())
+
+
+def _begin(record: Record) -> int:
+    return record.range.begin

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.errors import (
     PenstockError,
@@ -17,10 +18,10 @@ from penstock.errors import (
     UnknownField,
 )
 from penstock.pipeline.retry import attempt, is_transient
+from penstock.pipeline.stages import ROW
 from penstock.pipeline.transforms import Retry
-from penstock.spark.flow import Batches, fit
-
-ROW = "_row"
+from penstock.spark.fitting import fit, unchanged
+from penstock.spark.flow import Batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class ArrowStep:
     location: str
     function: Callable[..., Any]
     table: str
+    target: str
     fields: tuple[str, ...]
     reads: tuple[str, ...]
     writes: tuple[str, ...]
@@ -59,30 +61,18 @@ class ArrowStep:
     def _made(self, batch: pa.RecordBatch, resources: Mapping[str, Any]) -> pa.RecordBatch:
         visible = batch.select(list(self.reads))
         if self.drops:
-            visible = visible.append_column(ROW, pa.array(range(batch.num_rows), pa.int32()))
+            visible = visible.append_column(ROW, _numbers(batch.num_rows))
         try:
             made = attempt(lambda: self.function(**{self.table: visible}, **resources), self.retry)
         except TransientError as error:
             raise self._failed(error) from error
         except PenstockError:
             raise
-        except KeyError as error:
-            name = str(error.args[0]) if error.args else ""
-            missing = next((f for f in self.fields if f in name and f not in self.reads), None)
-            if missing is None:
-                raise self._failed(error) from error
-            raise self._error(
-                UndeclaredRead,
-                f"reads {self.table}.{missing}, which it does not declare",
-                f"add {missing} to reads",
-            ) from error
         except Exception as error:
-            raise self._failed(error) from error
+            raise self._undeclared_read(error) or self._failed(error) from error
         if isinstance(made, pa.Table):
-            made = (
-                made.combine_chunks().to_batches()[0]
-                if made.num_rows
-                else made.schema.empty_table().to_batches()[0]
+            made = pa.RecordBatch.from_arrays(
+                [_one_array(column) for column in made.columns], schema=made.schema
             )
         if not isinstance(made, pa.RecordBatch):
             raise self._error(TransformFailed, f"returned {type(made).__name__}, not a RecordBatch")
@@ -93,7 +83,7 @@ class ArrowStep:
         self._check_names(made, set(self.created.names))
         if missing := [n for n in self.created.names if n not in made.schema.names]:
             raise self._error(UnknownField, f"declares to write {', '.join(missing)}, but does not")
-        return fit(f"{self.location}: transform {self.name}", made, self.created)
+        return fit(f"{self.location}: transform {self.name}: {self.target}", made, self.created)
 
     def _merged(self, batch: pa.RecordBatch, made: pa.RecordBatch, compare: bool) -> pa.RecordBatch:
         base = self._kept(batch, made)
@@ -105,7 +95,7 @@ class ArrowStep:
                 if (
                     name not in self.writes
                     and name in made.schema.names
-                    and not made[name].equals(base[name])
+                    and not unchanged(base[name], made[name])
                 ):
                     raise self._error(
                         UndeclaredWrite,
@@ -114,7 +104,11 @@ class ArrowStep:
                     )
         if not self.writes:
             return base
-        fresh = fit(self.table, made.select(list(self.writes)), self.written)
+        fresh = fit(
+            f"{self.location}: transform {self.name}: {self.target}",
+            made.select(list(self.writes)),
+            self.written,
+        )
         columns = {field.name: (field, base.column(field.name)) for field in base.schema}
         columns |= {field.name: (field, fresh.column(field.name)) for field in self.written}
         return pa.RecordBatch.from_arrays(
@@ -130,7 +124,7 @@ class ArrowStep:
                     f"lost the column {ROW}",
                     f"filter or take the batch it was given, so that {ROW} says which rows are left",
                 )
-            return batch if made.num_rows == batch.num_rows else batch.take(made[ROW])
+            return self._left(batch, made[ROW])
         if made.num_rows != batch.num_rows:
             raise self._error(
                 UndeclaredWrite,
@@ -139,11 +133,37 @@ class ArrowStep:
             )
         return batch
 
+    def _left(self, batch: pa.RecordBatch, rows: pa.Array) -> pa.RecordBatch:
+        if rows.equals(_numbers(batch.num_rows)):
+            return batch
+        if pc.count_distinct(rows).as_py() != len(rows):
+            raise self._error(
+                UndeclaredWrite,
+                "returned a row twice, or one that it was not given",
+                "a transform that multiplies rows creates a table of its own",
+            )
+        return batch.take(rows)
+
     def _check_names(self, made: pa.RecordBatch, allowed: set[str]) -> None:
         if extra := [n for n in made.schema.names if n not in allowed]:
             raise self._error(
                 UndeclaredWrite, f"returns {', '.join(extra)}, which it does not declare in writes"
             )
+
+    def _undeclared_read(self, error: Exception) -> PenstockError | None:
+        """How pyarrow, a row as a dictionary and pandas say that there is no such column."""
+        if not isinstance(error, KeyError | pa.ArrowInvalid) or not error.args:
+            return None
+        said = str(error.args[0])
+        for name in self.fields:
+            texts = (f'Field "{name}" ', f"Column {name} ", f"Column '{name}' ", f"FieldRef.Name({name})")
+            if name not in self.reads and (said == name or any(text in said for text in texts)):
+                return self._error(
+                    UndeclaredRead,
+                    f"reads {self.table}.{name}, which it does not declare",
+                    f"add {name} to reads",
+                )
+        return None
 
     def _failed(self, error: Exception) -> PenstockError:
         tried = f" {self.retry.times + 1} times" if is_transient(error, self.retry) else ""
@@ -151,3 +171,14 @@ class ArrowStep:
 
     def _error(self, kind: type[PenstockError], what: str, hint: str | None = None) -> PenstockError:
         return kind(f"{self.location}: transform {self.name} {what}", hint=hint)
+
+
+def _numbers(count: int) -> pa.Array:
+    """0 to ``count``, which is not 0, without a Python object for each."""
+    one = pa.scalar(1, pa.int32())
+    return pc.subtract(pc.cumulative_sum(pa.repeat(one, count)), one)
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    whole = column.combine_chunks()
+    return whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)

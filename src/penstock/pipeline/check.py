@@ -44,17 +44,24 @@ def check_pipeline(spark: SparkSession, pipeline: Pipeline) -> None:
 
 
 def check_transform(
-    spark: SparkSession, tables: Mapping[str, type[Table]], bound: Bound, resources: Mapping[str, Any]
-) -> None:
+    spark: SparkSession,
+    tables: Mapping[str, type[Table]],
+    bound: Bound,
+    resources: Mapping[str, Any],
+    rows: Mapping[str, DataFrame] | None = None,
+) -> bool:
     """Raise a `DefinitionError` if the plan of a DataFrame transform does not fit its declaration.
 
-    What the plan cannot show (an Arrow function, a resource that only a dataset provides, a function
-    that needs rows) is checked when it first runs.
+    False means that the plan could not be had: an Arrow function, a resource that only a dataset
+    provides, or a function that needs ``rows``. Such a one is checked when it first runs.
     """
     wanted = {r.name for r in bound.reads_resources}
     if bound.transform.form != "frame" or bound.writes_resources or not wanted <= resources.keys():
-        return
-    arguments: dict[str, Any] = {t: _empty(spark, tables[t], bound, t in bound.changes) for t in bound.tables}
+        return False
+    arguments: dict[str, Any] = {
+        t: _declared_only(_empty(spark, tables[t]) if rows is None else rows[t], bound, t)
+        for t in bound.tables
+    }
     arguments |= {name: resources[name] for name in wanted}
     try:
         result = results(bound, bound.transform.function(**arguments))
@@ -68,7 +75,8 @@ def check_transform(
     except Exception as error:
         if explained := _explain(bound, tables, error):
             raise explained from error
-        # A function that cannot run without rows says nothing about its plan: its first run will.
+        return False
+    return True
 
 
 def results(bound: Bound, returned: Any) -> dict[str, DataFrame]:
@@ -108,6 +116,12 @@ def check_columns(bound: Bound, table: type[Table], frame: DataFrame, given: Ite
             if undeclared
             else "drop the column, or add it to the table and to writes",
         )
+    if twice := sorted({c for c in frame.columns if frame.columns.count(c) > 1}):
+        raise bound.transform.error(
+            DefinitionError,
+            f"returns {name} with two columns {twice[0]}",
+            hint="join by name, or drop the other table's column before the join",
+        )
     if OTHERS in expected - have:
         raise bound.transform.error(
             UndeclaredWrite,
@@ -135,17 +149,19 @@ def check_columns(bound: Bound, table: type[Table], frame: DataFrame, given: Ite
             )
 
 
-def _empty(spark: SparkSession, table: type[Table], bound: Bound, changed: bool) -> DataFrame:
-    from pyspark.sql.types import BooleanType, StructField, StructType
+def _empty(spark: SparkSession, table: type[Table]) -> DataFrame:
+    return spark.createDataFrame([], table.spark_schema())
 
-    columns = [
-        StructField(f.name, spark_type(f.type), f.nullable, {_TAG: f.name})
-        for f in table.__fields__.values()
-        if f in bound.reads
-    ]
-    if changed:
-        columns.append(StructField(OTHERS, BooleanType(), True, {_TAG: OTHERS}))
-    return spark.createDataFrame([], StructType(columns))
+
+def _declared_only(frame: DataFrame, bound: Bound, table: str) -> DataFrame:
+    """The fields that the transform reads, tagged, and one that stands for all others if it may."""
+    from pyspark.sql import functions as F
+
+    reads = {f.name for f in bound.reads if f.table == table}
+    columns = [F.col(c).alias(c, metadata={_TAG: c}) for c in frame.columns if c in reads]
+    if table in bound.changes or not columns:
+        columns.append(F.lit(None).cast("boolean").alias(OTHERS, metadata={_TAG: OTHERS}))
+    return frame.select(*columns)
 
 
 def _check_tags(bound: Bound, table: str, frame: DataFrame) -> None:
@@ -168,8 +184,10 @@ def _explain(bound: Bound, tables: Mapping[str, type[Table]], error: Exception) 
         condition = error.getCondition() or ""
         parameters = error.getMessageParameters() or {}
         named = parameters.get("objectName") or parameters.get("attr_name") or ""
-        name = named.replace("`", "").split(".")[-1]
-        owners = [t for t in bound.tables if name in tables[t].__fields__]
+        parts = named.replace("`", "").split(".")
+        # `alias.field` or `field.part_of_it`: the first of its words that is a field is meant.
+        name = next((p for p in parts if any(p in tables[t].__fields__ for t in bound.tables)), parts[-1])
+        owners = sorted(t for t in bound.tables if name in tables[t].__fields__)
         if condition.startswith("UNRESOLVED_COLUMN") or condition == "ATTRIBUTE_NOT_SUPPORTED":
             if owners:
                 return bound.transform.error(

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.errors import PenstockError, TransformFailed, UsageError
+from penstock.errors import DefinitionError, PenstockError, TransformFailed, TypeMismatch, UsageError
 from penstock.pipeline.arrow_step import ArrowStep
 from penstock.pipeline.check import check_columns, check_transform, results
 from penstock.pipeline.dataset import Dataset
 from penstock.pipeline.retry import attempt, is_transient
-from penstock.pipeline.schemas import same
+from penstock.pipeline.schemas import same, widens
 from penstock.pipeline.stages import Bound, Stage
+from penstock.spark.faults import found
 from penstock.spark.flow import Flow
 from penstock.spark.session import broadcast
 from penstock.tables import Table, spark_type
@@ -83,6 +84,14 @@ class Executor:
         missing = [f.name for f in table.__fields__.values() if not f.derived and f.name not in have]
         if missing:
             raise UsageError(f"the DataFrame given for table {name} has no column {', '.join(missing)}")
+        for column in have:
+            kind, want = rows.schema[column].dataType, spark_type(table.__fields__[column].type)
+            if not widens(kind, want):
+                raise TypeMismatch(
+                    f"the DataFrame given for table {name} has {column} as {kind.simpleString()}, "
+                    f"declared as {want.simpleString()}",
+                    hint=f'cast it: .withColumn("{column}", F.col("{column}").cast("{want.simpleString()}"))',
+                )
         return Flow(name, _cast(rows, table, have), table.arrow_schema(have))
 
     def _crosses(self, bound: Bound, tables: Mapping[str, Flow]) -> bool:
@@ -101,9 +110,6 @@ class Executor:
         return self._run_frame(bound, tables, resources)
 
     def _run_frame(self, bound: Bound, tables: Mapping[str, Flow], resources: Resources) -> dict[str, Flow]:
-        if bound.name not in self._checked:
-            check_transform(self.spark, self.pipeline.tables, bound, resources)
-            self._checked.add(bound.name)
         given = {
             t: tables[t]
             if t in bound.changes
@@ -111,6 +117,11 @@ class Executor:
             for t in bound.tables
         }
         arguments: dict[str, Any] = {t: flow.frame(self.spark) for t, flow in given.items()}
+        if bound.name not in self._checked:
+            plan = (self.spark, self.pipeline.tables, bound, resources)
+            # A function that needs rows to be planned gets them, for one check more.
+            _ = check_transform(*plan) or check_transform(*plan, arguments)
+            self._checked.add(bound.name)
         arguments |= {r.name: _for_frames(resources[r.name]) for r in bound.reads_resources}
         transform = bound.transform
         try:
@@ -121,9 +132,10 @@ class Executor:
             what = f"raised {transform.retry.times + 1} times {type(error).__name__}: {error.what}"
             raise TransformFailed(f"{transform.location}: transform {bound.name} {what}") from error
         except Exception as error:
-            kind = TransformFailed
+            if fault := found(error):
+                raise fault from error
             what = str(error).splitlines()[0] if str(error) else ""
-            raise kind(
+            raise TransformFailed(
                 f"{transform.location}: transform {bound.name} raised {type(error).__name__}: {what}"
             ) from error
         made = {}
@@ -145,6 +157,7 @@ class Executor:
             location=transform.location,
             function=transform.function,
             table=source,
+            target=target,
             fields=tuple(self.pipeline.tables[source].__fields__),
             reads=tuple(n for n in tables[source].schema.names if n in {f.name for f in bound.reads}),
             writes=tuple(written.names),
@@ -194,7 +207,7 @@ def _make_resources(bound: Bound, values: Resources) -> dict[str, Any]:
     if len(names) == 1:
         return {names[0]: made}
     if not isinstance(made, Mapping) or sorted(made) != names:
-        raise bound.transform.error(UsageError, f"must return a dictionary of {', '.join(names)}")  # type: ignore[arg-type]
+        raise bound.transform.error(DefinitionError, f"must return a dictionary of {', '.join(names)}")
     return dict(made)
 
 

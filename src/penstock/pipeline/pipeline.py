@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from penstock.errors import DefinitionError, DuplicateName, UnknownField
+from penstock.errors import DefinitionError, DuplicateName, TypeMismatch, UnknownField
 from penstock.pipeline.resources import Resource
 from penstock.pipeline.stages import Bound, Stage, bind, derive, live
 from penstock.pipeline.transforms import Transform
@@ -40,9 +41,9 @@ class Pipeline:
         caller = sys._getframe(1)  # noqa: SLF001
         self.name = name
         self.location = f"{caller.f_code.co_filename}:{caller.f_lineno}"
-        if not name or not all(c.isalnum() or c in "_-." for c in name):
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
             raise self.error(
-                DefinitionError, "is not a name that can stand in a path", hint="use a-z, 0-9, _ and -"
+                DefinitionError, "has a name that cannot stand in a path", hint="use a-z, 0-9, _ and -"
             )
         self.inputs = self._tables("inputs", inputs)
         self.outputs = self._tables("outputs", outputs)
@@ -54,6 +55,7 @@ class Pipeline:
                 )
         self._check_names()
         self.bound, self.tables = bind(self.transforms, self.inputs)
+        self._check_resources()
         self.stages: tuple[Stage, ...] = derive(self.bound)
         self._check_outputs()
         self._claim_name()
@@ -117,6 +119,17 @@ class Pipeline:
                 )
             seen[item.name] = item
 
+    def _check_resources(self) -> None:
+        seen: dict[str, Resource] = {}
+        for item in self.bound:
+            for resource in item.reads_resources | item.writes_resources:
+                if seen.setdefault(resource.name, resource) is not resource:
+                    raise item.transform.error(
+                        DuplicateName,
+                        f"uses a resource {resource.name} that is not the one of an earlier transform",
+                        hint="define each resource once, and import it where it is used",
+                    )
+
     def _check_outputs(self) -> None:
         available: dict[str, set[str]] = {
             t.__table_name__: {f.name for f in t.__fields__.values() if not f.derived} for t in self.inputs
@@ -132,6 +145,13 @@ class Pipeline:
                     f"has output {table.__table_name__}, but nothing writes {', '.join(missing)}",
                     hint="add the transform that writes it, or leave the field out of the table",
                 )
+            known = self.tables[table.__table_name__]
+            for field in table.__fields__.values():
+                made = known.__fields__[field.name]
+                if (made.type, made.nullable) != (field.type, field.nullable):
+                    raise self.error(
+                        TypeMismatch, f"has output {field!r}, but it is {made!r} at {known.__location__}"
+                    )
 
     def _claim_name(self) -> None:
         other = _named.get(self.name)

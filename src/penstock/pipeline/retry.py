@@ -16,7 +16,7 @@ _TRANSIENT = (TransientError, ConnectionError, TimeoutError)
 
 
 def is_transient(error: BaseException, retry: Retry) -> bool:
-    return isinstance(error, (*_TRANSIENT, *retry.on))
+    return isinstance(error, (*_TRANSIENT, retry.on))
 
 
 def attempt(call: Callable[[], T], retry: Retry, sleep: Callable[[float], None] = time.sleep) -> T:

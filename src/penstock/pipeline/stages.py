@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from penstock.errors import DefinitionError, UnknownField
+from penstock.errors import DefinitionError, DuplicateName, TypeMismatch, UnknownField
 from penstock.pipeline.resources import Resource
 from penstock.pipeline.transforms import Touched, Transform
 from penstock.tables import Field, Table, TableMeta
@@ -17,6 +17,9 @@ from penstock.tables import Field, Table, TableMeta
 # The set of rows counts as one more field of a table: whoever touches the table reads it, and who
 # drops rows writes it. So a filter never shares a stage with an aggregation of the same table.
 _ROWS = "<rows>"
+
+# The column by which an Arrow function says which rows are left.
+ROW = "_row"
 
 Available = Mapping[str, frozenset[str]]
 
@@ -119,6 +122,8 @@ def _bind_one(transform: Transform, known: dict[str, type[Table]], available: di
                 f"writes {field}, but there is no table {field.table} at this point",
                 hint=f"to create table {field.table}, list its class as a whole in writes",
             )
+    for field in [*reads, *writes]:
+        _check_declaration(transform, field, known.get(field.table) or creates[field.table])
     for table in transform.drops - known.keys():
         raise transform.error(UnknownField, f"drops rows of {table}, which does not exist at this point")
     known |= creates
@@ -134,6 +139,23 @@ def _bind_one(transform: Transform, known: dict[str, type[Table]], available: di
     )
     _check_shape(bound)
     return bound
+
+
+def _check_declaration(transform: Transform, field: Field, table: type[Table]) -> None:
+    """A field that came from another class of the same table name must be the same field there."""
+    declared = table.__fields__.get(field.name)
+    if declared is None:
+        raise transform.error(
+            UnknownField,
+            f"touches {field}, which the {field.table} at {table.__location__} does not have",
+            hint=f"two classes describe table {field.table}: use one of them",
+        )
+    if (declared.type, declared.nullable) != (field.type, field.nullable):
+        raise transform.error(
+            TypeMismatch,
+            f"touches {field!r}, which is {declared!r} at {table.__location__}",
+            hint=f"two classes describe table {field.table}: use one of them",
+        )
 
 
 def _given(table: type[Table]) -> set[str]:
@@ -153,7 +175,12 @@ def _fields(touched: Iterable[Touched], whole: Mapping[str, Iterable[str]]) -> s
 
 def _check_shape(bound: Bound) -> None:
     transform = bound.transform
-    wanted = bound.tables | {r.name for r in bound.reads_resources}
+    resources = {r.name for r in bound.reads_resources}
+    if both := sorted(bound.tables & resources):
+        raise transform.error(
+            DuplicateName, f"touches a table and a resource named {both[0]}", hint="rename the resource"
+        )
+    wanted = bound.tables | resources
     given = set(transform.parameters)
     if given != wanted:
         raise transform.error(
@@ -171,8 +198,14 @@ def _check_shape(bound: Bound) -> None:
     if transform.form == "arrow" and (len(bound.tables) != 1 or len(bound.changes) != 1):
         raise transform.error(
             DefinitionError,
-            "touches several tables",
+            f"touches {', '.join(sorted(bound.tables | bound.changes)) or 'no table'}",
             hint="an Arrow transform changes one table, or makes one of another; use @transform for joins",
+        )
+    if transform.form == "arrow" and transform.drops and ROW in bound.declared(*bound.tables):
+        raise transform.error(
+            DefinitionError,
+            f"drops rows and touches a field {ROW}",
+            hint=f"{ROW} numbers the rows of a batch",
         )
     if bound.creates and bound.changes - bound.creates:
         raise transform.error(

@@ -27,7 +27,11 @@ class Retry:
 
     times: int = 3
     first: float = 0.1
-    on: tuple[type[Exception], ...] = ()
+    on: type[Exception] | tuple[type[Exception], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.times < 0 or self.first < 0:
+            raise DefinitionError(f"{self} is not possible: neither number can be negative")
 
 
 _THREE_TIMES = Retry()

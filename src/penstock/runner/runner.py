@@ -108,11 +108,7 @@ class Runner:
         return self._report(run, ending, time.monotonic() - began)
 
     def _prepare(self, spark: SparkSession, factory: DatasetFactory | None) -> tuple[Run, Board, Bench]:
-        registered = {t.__table_name__: self._input(t.__table_name__) for t in self.pipeline.inputs}
-        for table in self.pipeline.inputs:
-            found = registered[table.__table_name__]
-            inputs.check_schema(found.schema, table.input_schema(), file=f"input {found.name!r}")
-            inputs.check_unchanged(found)
+        registered = self._inputs(factory)
         digests = {name: found.digest for name, found in registered.items()}
         resources = resources_by_stage(self.pipeline, {})
         primary = next(iter(registered.values()))
@@ -155,8 +151,18 @@ class Runner:
         )
         return run, board, bench
 
-    def _input(self, name: str) -> Input:
-        return inputs.load(self.store, self.storage, name)
+    def _inputs(self, factory: DatasetFactory | None) -> dict[str, Input]:
+        """The registered inputs, unchanged and of fitting types. Further ones may be the factory's."""
+        known = inputs.names(self.store) if factory else []
+        found = {}
+        for number, table in enumerate(self.pipeline.inputs):
+            name = table.__table_name__
+            if number and factory and name not in known:
+                continue
+            found[name] = inputs.load(self.store, self.storage, name)
+            inputs.check_schema(found[name].schema, table.input_schema(), file=f"input {name!r}")
+            inputs.check_unchanged(found[name])
+        return found
 
     def _work(self, spark: SparkSession, board: Board, bench: Bench, lease: Lease) -> None:
         with ThreadPoolExecutor(self.config.claims, thread_name_prefix="penstock-claim") as pool:

@@ -37,6 +37,9 @@ _FORMAT = 1
 
 _TIME_LIMIT = 300
 
+# Some Javas call it an error that an archive cannot be used in full; a JVM that cannot start says so anyway.
+_SILENT = "-Xlog:disable"
+
 
 def archive(java: Java) -> Path | None:
     """The archive for this Java and this PySpark, if it has been made."""
@@ -70,7 +73,7 @@ def train_in_background(java: Java) -> None:
 
 def flags(path: Path) -> list[str]:
     """JVM options that use an archive, and go on without a word when it does not fit."""
-    return ["-Xshare:auto", f"-XX:SharedArchiveFile={path}", "-Xlog:disable", "-Xlog:all=error:stderr"]
+    return ["-Xshare:auto", f"-XX:SharedArchiveFile={path}", _SILENT]
 
 
 def _path(java: Java) -> Path:
@@ -102,7 +105,7 @@ def _only_one(path: Path) -> Iterator[bool]:
 def _train(java: Java, path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=".train-", dir=path.parent) as folder:
         draft = Path(folder) / path.name
-        command = [sys.executable, "-m", "penstock.spark.cds", str(draft)]
+        command = [sys.executable, "-m", "penstock.spark.cds", str(draft), *_base(java, path, folder)]
         environ = {**os.environ, "JAVA_HOME": str(java.installed)}
         # The JVM writes the archive while it exits, after its Python process. It has inherited the
         # pipes, so reading them to their end waits for it too.
@@ -115,6 +118,25 @@ def _train(java: Java, path: Path) -> None:
                 left="nothing; sessions start without it, only more slowly",
             )
         draft.replace(path)
+
+
+def _base(java: Java, path: Path, folder: str) -> list[str]:
+    """The archive of Java's own classes that ours builds on, where this Java comes without one.
+
+    Ours remembers where it is, so it is made at its final place.
+    """
+    if any((java.installed / "lib").glob("*/classes*.jsa")):
+        return []
+    base = path.with_suffix(".base.jsa")
+    if not base.is_file():
+        draft = Path(folder) / base.name
+        program = str(java.installed / "bin" / "java")
+        dump = [program, "-Xshare:dump", f"-XX:SharedArchiveFile={draft}", _SILENT]
+        subprocess.run(dump, capture_output=True, timeout=_TIME_LIMIT, check=False)
+        if not draft.is_file():
+            return []
+        draft.replace(base)
+    return [str(base)]
 
 
 def _workload(spark: SparkSession, folder: str) -> None:
@@ -142,11 +164,13 @@ def _workload(spark: SparkSession, folder: str) -> None:
     spark.sql("SELECT 1").collect()
 
 
-def _record(draft: str) -> None:
+def _record(draft: str, base: str | None = None) -> None:
     from penstock.spark import session
 
-    options = f"-XX:ArchiveClassesAtExit={draft} -Xlog:disable -Xlog:all=error:stderr"
-    config = SparkConfig(master="local[2]", conf={"spark.driver.extraJavaOptions": options})
+    options = [f"-XX:ArchiveClassesAtExit={draft}", _SILENT]
+    if base:
+        options.append(f"-XX:SharedArchiveFile={base}")
+    config = SparkConfig(master="local[2]", conf={"spark.driver.extraJavaOptions": " ".join(options)})
     spark = session.start(config, app_name="penstock-train", use_archive=False)
     with tempfile.TemporaryDirectory() as folder:
         _workload(spark, folder)
@@ -156,7 +180,7 @@ def _record(draft: str) -> None:
 def _main(arguments: list[str]) -> None:
     """Train; or, given a path, be the process whose JVM records the archive there."""
     if arguments:
-        _record(arguments[0])
+        _record(*arguments)
     else:
         train(find())
 

@@ -36,7 +36,7 @@ def carried(where: str) -> Iterator[None]:
     try:
         yield
     except PenstockError as error:
-        raise WorkerFault(encode(error)) from error
+        raise WorkerFault(f"{error}\n{encode(error)}") from error
     except Exception as error:
         what = f"{where}: {type(error).__name__}: {error}"
         frames = "".join(traceback.format_exception(error)[-4:]).strip()
@@ -44,7 +44,9 @@ def carried(where: str) -> Iterator[None]:
 
 
 def encode(error: PenstockError) -> str:
-    body = {"kind": type(error).__name__, "what": error.what, "left": error.left, "hint": error.hint}
+    """The error as a token; one of a user's own type travels as the nearest type that is ours."""
+    kind = next(k.__name__ for k in type(error).__mro__ if getattr(errors, k.__name__, None) is k)
+    body = {"kind": kind, "what": error.what, "left": error.left, "hint": error.hint}
     return f"<penstock-fault:{base64.b64encode(json.dumps(body).encode()).decode()}>"
 
 
@@ -52,12 +54,9 @@ def decode(error: BaseException) -> PenstockError:
     """On the driver: the worker's error inside what Spark raised, or a plain description of it."""
     if isinstance(error, PenstockError):
         return error
+    if fault := found(error):
+        return fault
     text = str(error)
-    if found := _TOKEN.search(text):
-        body = json.loads(base64.b64decode(found[1]))
-        kind = getattr(errors, body["kind"], TransformFailed)
-        rebuilt: PenstockError = kind(body["what"], left=body["left"], hint=body["hint"])
-        return rebuilt
     if raised := _raised_by_user(text):
         kind, message = raised
         if issubclass(kind, _TRANSIENT):
@@ -65,6 +64,17 @@ def decode(error: BaseException) -> PenstockError:
         return TransformFailed(f"{kind.__name__}: {message}")
     lines = [line for line in text.splitlines() if line.strip()]
     return TransformFailed(f"Spark: {type(error).__name__}: {lines[0] if lines else 'no message'}"[:2000])
+
+
+def found(error: BaseException) -> PenstockError | None:
+    """The worker's error inside what Spark raised, if one of ours travelled there."""
+    token = _TOKEN.search(str(error))
+    if token is None:
+        return None
+    body = json.loads(base64.b64decode(token[1]))
+    kind = getattr(errors, body["kind"], TransformFailed)
+    rebuilt: PenstockError = kind(body["what"], left=body["left"], hint=body["hint"])
+    return rebuilt
 
 
 def _raised_by_user(text: str) -> tuple[type[BaseException], str] | None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -19,7 +21,8 @@ from penstock.storage import FileRecord, Sink, Storage
 from penstock.tables import spark_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
 Format = Literal["arrow", "parquet"]
 Compression = Literal["none", "lz4", "zstd"]
@@ -80,14 +83,35 @@ def _guarded(frame: DataFrame, schema: pa.Schema, table: str) -> DataFrame:
     columns = []
     for field, have in zip(schema, (frame.schema[f.name] for f in schema), strict=True):
         column = F.col(field.name)
-        if have.nullable and not field.nullable:
+        forbidden = _forbidden_null(column, have.dataType, have.nullable, field)
+        if forbidden is not None:
             error = NullInField(
                 f"{table}.{field.name} is null in some row, but it is declared without `| None`",
                 hint=f"fill the value in the transform that writes it, or declare {field.name} as nullable",
             )
-            column = F.coalesce(column, F.raise_error(encode(error)).cast(have.dataType)).alias(field.name)
+            stop = F.raise_error(f"{error}\n{encode(error)}").cast(have.dataType)
+            column = F.when(forbidden, stop).otherwise(column).alias(field.name)
         columns.append(column)
     return frame.select(*columns)
+
+
+def _forbidden_null(column: Column, have: DataType, nullable: bool, want: pa.Field) -> Column | None:
+    """Whether there is a null, at any depth, that the declaration forbids; None where there cannot be."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import ArrayType, StructType
+
+    found = [column.isNull()] if nullable and not want.nullable else []
+    if isinstance(have, StructType):
+        for part in have:
+            kind = want.type.field(part.name)
+            inner = _forbidden_null(column[part.name], part.dataType, part.nullable, kind)
+            if inner is not None:
+                found.append(column.isNotNull() & inner)
+    elif isinstance(have, ArrayType):
+        of, holds_null, kind = have.elementType, have.containsNull, want.type.value_field
+        if _forbidden_null(F.lit(None), of, holds_null, kind) is not None:
+            found.append(F.exists(column, lambda e: _forbidden_null(e, of, holds_null, kind)))  # type: ignore[arg-type,return-value]
+    return F.coalesce(reduce(or_, found), F.lit(False)) if found else None
 
 
 def verify(spark: SparkSession, storage: Storage, records: Sequence[FileRecord]) -> None:

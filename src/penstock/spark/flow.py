@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from penstock.errors import NullInField, TypeMismatch
 from penstock.spark.faults import carried
+from penstock.spark.fitting import fit
 from penstock.tables import spark_schema
 
 if TYPE_CHECKING:
@@ -154,25 +154,3 @@ class Fit:
         for batch in batches:
             if batch.num_rows:
                 yield fit(self.table, batch, self.schema)
-
-
-def fit(table: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with the columns, types and nullability of ``schema``, or `TypeMismatch`."""
-    columns = []
-    for field in schema:
-        column = batch.column(field.name)
-        if column.type != field.type:
-            try:
-                column = column.cast(field.type)
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                raise TypeMismatch(
-                    f"{table}.{field.name} is {column.type}, declared as {field.type}: {error}"
-                ) from error
-        if column.null_count and not field.nullable:
-            raise NullInField(
-                f"{table}.{field.name} is null in {column.null_count} of {len(column)} rows, "
-                "but it is declared without `| None`",
-                hint=f"fill the value in the transform that writes it, or declare {field.name} as nullable",
-            )
-        columns.append(column)
-    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,0 +1,96 @@
+"""The program: its commands, and how every one of them ends."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+
+from penstock import __version__
+from penstock.cli import exits
+from penstock.cli.output import JsonOutput, Output, TextOutput
+from penstock.errors import Interrupted, PenstockError, UsageError
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are first looked at."""
+
+    def __init__(self, *arguments: Any, lazy: Sequence[str] = (), **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._lazy = tuple(lazy)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        # In the order in which a newcomer needs them.
+        return [*self._lazy, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in (*self._lazy, "instance"):
+            module = importlib.import_module(f"penstock.cli.commands.{cmd_name}")
+            command: click.Command = module.command
+            return command
+        return super().get_command(ctx, cmd_name)
+
+
+class Program(LazyGroup):
+    """Ends with a documented exit code and, for an error, with a message instead of a traceback."""
+
+    def main(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
+    ) -> NoReturn:
+        arguments = list(sys.argv[1:] if args is None else args)
+        debug = "--debug" in arguments or bool(os.environ.get("PENSTOCK_DEBUG"))
+        output: Output = JsonOutput() if "--json" in arguments else TextOutput()
+        extra["standalone_mode"] = False
+        try:
+            code = super().main(arguments, prog_name, **extra)
+        except PenstockError as error:
+            if debug:
+                raise
+            output.fail(error)
+            sys.exit(exits.code_for(error))
+        except click.ClickException as error:
+            output.fail(_usage(error))
+            sys.exit(exits.USAGE)
+        except (click.Abort, KeyboardInterrupt):
+            output.fail(Interrupted("stopped by Ctrl-C"))
+            sys.exit(exits.RESUMABLE)
+        except BrokenPipeError:
+            # Whoever read our output has seen enough. Python must not stumble over it once more at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(128 + signal.SIGPIPE)
+        except Exception as error:
+            if debug:
+                raise
+            output.fail(_bug(error))
+            sys.exit(exits.FAILED)
+        sys.exit(code if isinstance(code, int) else exits.COMPLETE)
+
+
+def _usage(error: click.ClickException) -> PenstockError:
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context else "penstock"
+    return UsageError(error.format_message(), hint=f"{path} --help")
+
+
+def _bug(error: Exception) -> PenstockError:
+    text = str(error).strip().splitlines()
+    return PenstockError(
+        f"{type(error).__name__}: {text[0] if text else ''}",
+        hint="the same command with --debug shows where it came from",
+    )
+
+
+@click.group(
+    cls=Program,
+    lazy=("init", "check", "plan", "run", "runs", "partitions", "checkpoints", "inputs", "doctor", "config"),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Every command takes --json (the answer as JSON on stdout) and --debug (tracebacks).",
+)
+@click.version_option(__version__, prog_name="penstock")
+def penstock() -> None:
+    """Durable data pipelines on Spark: typed stages, leased partitions, checkpoints, exact output."""

@@ -1,0 +1,165 @@
+"""``penstock checkpoints``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli.desk import RANGE, Desk, with_desk
+from penstock.cli.output import Block, Facts, Grid, amount, size
+from penstock.errors import CorruptFile, RunError, UnknownPartition
+
+if TYPE_CHECKING:
+    from penstock.claims import CheckpointRef, PartitionView
+    from penstock.ranges import Range
+    from penstock.runner.manifests import CheckpointManifest
+    from penstock.runner.runs import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A recorded checkpoint; without a manifest it is damaged, and ``problem`` says how."""
+
+    partition: Range
+    ref: CheckpointRef
+    manifest: CheckpointManifest | None
+    problem: str = ""
+
+    @property
+    def rows(self) -> int:
+        return sum(t.rows for t in self.manifest.tables.values()) if self.manifest else 0
+
+    @property
+    def bytes(self) -> int:
+        tables = self.manifest.tables.values() if self.manifest else ()
+        return sum(f.bytes for t in tables for f in t.files)
+
+    def to_json(self) -> dict[str, Any]:
+        value: dict[str, Any] = {
+            "partition": str(self.partition),
+            "stage": self.ref.stage,
+            "token": self.ref.token,
+            "digest": self.ref.digest,
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "problem": self.problem or None,
+        }
+        if self.manifest is not None:
+            value["fingerprint"] = self.manifest.fingerprint.to_json()
+            value["tables"] = {
+                name: {
+                    "input": t.input,
+                    "rows": t.rows,
+                    "fields": {f.name: str(f.type) for f in t.schema},
+                    "files": [f.to_json() for f in t.files],
+                }
+                for name, t in self.manifest.tables.items()
+            }
+        return value
+
+    def blocks(self) -> Iterator[Block]:
+        yield f"partition {self.partition}, after stage {self.ref.stage}, token {self.ref.token}"
+        if self.manifest is None:
+            yield f"  not usable: {self.problem}"
+            return
+        stages = self.manifest.fingerprint.stages
+        pairs = [(f"  stage {n}", f"{s.names}, code {s.code}") for n, s in enumerate(stages)]
+        for name, table in self.manifest.tables.items():
+            fields = ", ".join(f"{f.name}: {f.type}" for f in table.schema)
+            if table.input is not None:
+                pairs.append((f"  {name}", f"rows of the input as they are ({fields})"))
+                continue
+            pairs.append((f"  {name}", f"{amount(table.rows)} rows ({fields})"))
+            pairs += [("", f"{f.path}  {amount(f.rows)} rows, {size(f.bytes)}") for f in table.files]
+        yield Facts(pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    checkpoints: Sequence[Checkpoint]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return [c.to_json() for c in self.checkpoints]
+
+    def blocks(self) -> list[Block]:
+        headers = ("partition", "stage", "token", "tables", "rows", "size", "")
+        rows = [
+            (
+                str(c.partition),
+                str(c.ref.stage),
+                str(c.ref.token),
+                ", ".join(c.manifest.tables) if c.manifest else "",
+                amount(c.rows),
+                size(c.bytes),
+                c.problem,
+            )
+            for c in self.checkpoints
+        ]
+        return [Grid(headers, rows, right=("stage", "token", "rows", "size"))]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown(Listing):
+    """The same, with everything that is known."""
+
+    def blocks(self) -> list[Block]:
+        return [block for c in self.checkpoints for block in c.blocks()]
+
+
+@click.group()
+def command() -> None:
+    """Look at the checkpoints of a run. A partition that is done has none."""
+
+
+@command.command()
+@click.argument("run")
+@click.option("--limit", default=100, show_default=True, metavar="N", help="At most N partitions; 0 for all.")
+@with_desk
+def ls(desk: Desk, run: str, limit: int) -> None:
+    """List the checkpoints of partitions that are not done."""
+    views = (view for view in desk.board(run).partitions(touched=True) if view.checkpoints)
+    record = desk.run(run)
+    found = [c for view in islice(views, limit or None) for c in _of(record, view)]
+    desk.output.show(Listing(found))
+    if not found:
+        desk.output.say(f"run {run} has no checkpoints")
+
+
+@command.command()
+@click.argument("run")
+@click.argument("rows", metavar="RANGE", type=RANGE)
+@click.argument("stage", type=int, required=False)
+@with_desk
+def show(desk: Desk, run: str, rows: Range, stage: int | None) -> None:
+    """Show what the checkpoints of a partition hold."""
+    view = desk.board(run).partition(rows)
+    if view is None:
+        raise UnknownPartition(
+            f"run {run!r} has no partition {rows}", hint=f"penstock partitions ls {run} lists them"
+        )
+    found = [c for c in _of(desk.run(run), view) if stage is None or c.ref.stage == stage]
+    if not found:
+        after = f" after stage {stage}" if stage is not None else ""
+        raise RunError(f"partition {rows} of run {run!r} is {view.state} and has no checkpoint{after}")
+    desk.output.show(Shown(found))
+
+
+def _of(run: Run, view: PartitionView) -> list[Checkpoint]:
+    from penstock.runner import layout, manifests
+    from penstock.runner.manifests import CheckpointManifest
+    from penstock.storage import Storage
+
+    storage = Storage(run.storage)
+    found = []
+    for ref in sorted(view.checkpoints, key=lambda r: r.stage):
+        path = layout.checkpoint_manifest(run.name, view.range, ref.token, ref.stage)
+        try:
+            manifest = CheckpointManifest.decode(manifests.fetch(storage, path, ref.digest))
+            found.append(Checkpoint(view.range, ref, manifest))
+        except CorruptFile as error:
+            found.append(Checkpoint(view.range, ref, None, error.what))
+    return found

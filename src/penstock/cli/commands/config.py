@@ -1,0 +1,61 @@
+"""``penstock config``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from penstock.cli.desk import Desk, with_desk
+from penstock.cli.output import Block, Grid
+from penstock.config import Config
+
+_SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every setting, its value and where that comes from."""
+
+    config: Config
+
+    def items(self) -> list[tuple[str, Any, str]]:
+        return [(k, "********" if _SECRET.search(k) else v, origin) for k, v, origin in self.config.items()]
+
+    def to_json(self) -> dict[str, Any]:
+        settings = {key: {"value": value, "origin": origin} for key, value, origin in self.items()}
+        return {"file": self.config.path, "settings": settings}
+
+    def blocks(self) -> list[Block]:
+        rows = [(key, _text(value), origin) for key, value, origin in self.items()]
+        return [f"file: {self.config.path or 'none found'}", "", Grid(("setting", "value", "from"), rows)]
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "-"
+    return (
+        str(value).lower()
+        if isinstance(value, bool)
+        else f"{value:g}"
+        if isinstance(value, float)
+        else str(value)
+    )
+
+
+@click.group()
+def command() -> None:
+    """Look at the configuration."""
+
+
+@command.command()
+@with_desk
+def show(desk: Desk) -> None:
+    """Show every setting, its value and where it comes from.
+
+    A flag wins over an environment variable (PENSTOCK_RUN_CLAIMS for run.claims), that over
+    penstock.toml, and that over the default.
+    """
+    desk.output.show(Settings(desk.config))

@@ -1,0 +1,180 @@
+"""``penstock doctor``."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from penstock.cli import exits
+from penstock.cli.desk import Desk, with_desk
+from penstock.cli.output import Block, Facts, plain, size
+from penstock.errors import PenstockError
+
+_LITTLE_SPACE = 1 << 30
+
+Status = Literal["ok", "note", "broken"]
+_MARKS: dict[Status, str] = {"ok": "ok    ", "note": "note  ", "broken": "BROKEN"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at, and what to do about it unless it is ok."""
+
+    name: str
+    status: Status
+    detail: str
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    findings: tuple[Finding, ...]
+
+    @property
+    def healthy(self) -> bool:
+        return all(f.status != "broken" for f in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"ok": self.healthy, "findings": plain(self.findings)}
+
+    def blocks(self) -> list[Block]:
+        pairs = [
+            (f"{_MARKS[f.status]}  {f.name}", f.detail + (f"\n→ {f.fix}" if f.fix else ""))
+            for f in self.findings
+        ]
+        return [Facts(pairs)]
+
+
+@click.command()
+@click.option("--spark", "with_spark", is_flag=True, help="Also start Spark and run a query.")
+@click.option("--archive", is_flag=True, help="Make Spark's class archive if it is missing (about a minute).")
+@with_desk
+def command(desk: Desk, with_spark: bool, archive: bool) -> int:
+    """Look at what Penstock needs, and say what to do about what is missing. Exits with 1 if it is broken."""
+    looks: list[Callable[[], Iterator[Finding]]] = [
+        _python,
+        _packages,
+        lambda: _java(archive),
+        lambda: _config(desk),
+        lambda: _store(desk),
+        lambda: _storage(desk),
+    ]
+    if with_spark:
+        looks.append(lambda: _spark(desk))
+    found = Diagnosis(tuple(finding for look in looks for finding in _safely(look)))
+    desk.output.show(found)
+    return exits.COMPLETE if found.healthy else exits.FAILED
+
+
+def _safely(look: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+    try:
+        yield from look()
+    except PenstockError as error:
+        yield Finding(error.code, "broken", error.what, error.hint or "")
+    except Exception as error:
+        yield Finding(type(error).__name__, "broken", str(error))
+
+
+def _python() -> Iterator[Finding]:
+    text = f"{platform.python_version()}, {sys.executable}"
+    old = sys.version_info < (3, 11)
+    yield Finding("Python", "broken" if old else "ok", text, "install Python 3.11 or newer" if old else "")
+
+
+def _packages() -> Iterator[Finding]:
+    for name in ("penstock", "pyspark", "pyarrow", "apsw"):
+        try:
+            yield Finding(name, "ok", version(name))
+        except PackageNotFoundError:
+            yield Finding(name, "broken", "not installed", f"pip install {name}")
+
+
+def _java(make_archive: bool) -> Iterator[Finding]:
+    from penstock.spark import cds, java
+
+    found = java.find()
+    yield Finding("Java", "ok", f"{found.version} from {found.origin}, {found.installed}")
+    path = cds.archive(found) or (cds.train(found) if make_archive else None)
+    if path:
+        yield Finding("class archive", "ok", f"{path} ({size(path.stat().st_size)})")
+    else:
+        fix = "penstock doctor --archive"
+        yield Finding("class archive", "note", "not made yet: Spark takes about twice as long to start", fix)
+
+
+def _config(desk: Desk) -> Iterator[Finding]:
+    path = desk.config.path
+    yield Finding("configuration", "ok", str(path) if path else "defaults (no penstock.toml here or above)")
+
+
+def _store(desk: Desk) -> Iterator[Finding]:
+    url = desk.config.store
+    if not desk.has_store:
+        yield _to_be_made("store", url, Path(url.removeprefix("sqlite:///")).parent)
+        return
+    try:
+        before = time.monotonic()
+        desk.store.session(5.0).close()  # two writes
+        yield Finding("store", "ok", f"{url}, writable ({1000 * (time.monotonic() - before):.0f} ms)")
+    except PenstockError as error:
+        fix = error.hint or "see that the file and its folder are yours and writable"
+        yield Finding("store", "broken", f"{url}: {error.what}", fix)
+
+
+def _storage(desk: Desk) -> Iterator[Finding]:
+    storage = desk.storage
+    if storage.local is not None and not storage.local.exists():
+        yield _to_be_made("storage", storage.root, storage.local)
+    else:
+        try:
+            storage.probe()
+            yield Finding("storage", "ok", f"{storage.root}, writable")
+        except (PenstockError, OSError) as error:
+            what = error.what if isinstance(error, PenstockError) else str(error)
+            fix = (
+                error.hint if isinstance(error, PenstockError) else None
+            ) or "make it writable, or use --storage"
+            yield Finding("storage", "broken", f"{storage.root}: {what}", fix)
+    if storage.local is not None:
+        free = shutil.disk_usage(_existing(storage.local)).free
+        little = free < _LITTLE_SPACE
+        fix = "free some space: checkpoints and output need it" if little else ""
+        yield Finding("free space", "note" if little else "ok", size(free), fix)
+
+
+def _to_be_made(name: str, where: str, folder: Path) -> Finding:
+    parent = _existing(folder)
+    if parent.is_dir() and os.access(parent, os.W_OK | os.X_OK):
+        return Finding(name, "ok", f"{where}, will be made by the first run")
+    return Finding(
+        name, "broken", f"{where} cannot be made: {parent} is not a writable folder", f"use --{name}"
+    )
+
+
+def _existing(path: Path) -> Path:
+    return next(p for p in (path, *path.parents) if p.exists())
+
+
+def _spark(desk: Desk) -> Iterator[Finding]:
+    from penstock.spark import session
+
+    before = time.monotonic()
+    spark = session.start(replace(desk.config.spark, fast_start=True), app_name="penstock doctor")
+    try:
+        spark.sql("SELECT 1").collect()
+        seconds = time.monotonic() - before
+        yield Finding(
+            "Spark", "ok", f"{spark.version} on {desk.config.spark.master}, first query after {seconds:.1f} s"
+        )
+    finally:
+        spark.stop()

@@ -1,0 +1,174 @@
+"""``penstock run``."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli import exits
+from penstock.cli.desk import Desk, with_desk
+from penstock.cli.output import amount
+from penstock.cli.running import execute
+from penstock.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.cli.registering import Registrar
+    from penstock.runner.runs import Run
+
+_SETTINGS = {
+    "instances": "run.instances",
+    "checkpoint": "run.checkpoint",
+    "claims": "run.claims",
+    "max_batches": "run.max_batches",
+    "lease_ttl": "run.lease_ttl",
+    "master": "spark.master",
+}
+
+
+def with_settings(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say how to run; they go into the desk's configuration."""
+
+    @click.option(
+        "--instances", type=int, metavar="N", help="Processes that work on it, each with a Spark session."
+    )
+    @click.option("--checkpoint", metavar="WHEN", help="every-stage, every:N or none.")
+    @click.option("--claims", type=int, metavar="N", help="Partitions that an instance works on at once.")
+    @click.option("--max-batches", type=int, metavar="N", help="Stop after N partitions.")
+    @click.option("--lease-ttl", metavar="TIME", help="How long a dead instance's claims are kept: 10s, 2m.")
+    @click.option("--master", metavar="URL", help="Spark master: local[*], spark://…, sc://….")
+    @click.option(
+        "--accept-changed-code",
+        is_flag=True,
+        help="Go on with new code, and keep what the old code completed.",
+    )
+    @click.option("--quiet", "-q", is_flag=True, help="No progress.")
+    @functools.wraps(function)
+    def wrapped(desk: Desk, **given: Any) -> Any:
+        desk.flags({key: given.pop(name) for name, key in _SETTINGS.items()})
+        return function(desk, **given)
+
+    return wrapped
+
+
+@click.command(epilog=exits.TABLE)
+@click.argument("source", metavar="FILE[:NAME]")
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=PATH",
+    help="File, folder or pattern for an input table.",
+)
+@click.option("--output", metavar="DIR", help="Where output files go.  [default: STORAGE/output]")
+@click.option("--output-format", type=click.Choice(["parquet", "arrow"]), help="[default: parquet]")
+@click.option("--run", "name", metavar="NAME", help="Name of the run.  [default: the pipeline's name]")
+@click.option("--partition-rows", type=int, metavar="N", help="Rows of a partition.")
+@click.option(
+    "--replace-input", is_flag=True, help="Register --input in place of what its name stands for now."
+)
+@with_desk
+@with_settings
+def command(
+    desk: Desk,
+    source: str,
+    inputs: tuple[str, ...],
+    output: str | None,
+    output_format: str | None,
+    name: str | None,
+    partition_rows: int | None,
+    replace_input: bool,
+    accept_changed_code: bool,
+    quiet: bool,
+) -> int:
+    r"""Run a pipeline over its inputs; a run that exists goes on where it was.
+
+    \b
+      penstock run trades.py --input trades=data/trades.parquet --output out
+      penstock run pipelines.py:daily --input trades='data/*.csv' --instances 4
+    """
+    from penstock.cli.registering import Registrar, parse
+    from penstock.job import Job
+    from penstock.project import load
+    from penstock.runner import runs
+    from penstock.runner.options import instance_id
+
+    desk.flags({"run.partition_rows": partition_rows})
+    config = desk.config
+    project = load(source)
+    paths = parse(inputs, project.pipeline)
+    name = runs.check_name(name or project.pipeline.name)
+    existing = runs.find(desk.store, name)
+    registrar = Registrar(desk.store, desk.storage, project.pipeline, paths, replace=replace_input)
+    registrar.check_given()
+    register = _registration(desk, registrar, existing, partition_rows)
+    late = config.run.instances == 1 and registrar.needs_spark()
+    if not late:
+        register(None)
+    job = Job(
+        source=project.source,
+        run=name,
+        instance=instance_id(),
+        store=config.store,
+        storage=config.storage,
+        output=output or (existing.output if existing else None),
+        output_format=output_format or (existing.output_format if existing else "parquet"),
+        accept_changed_code=accept_changed_code,
+        settings=config.run,
+        spark=config.spark,
+    )
+    result = execute(desk, project, job, quiet=quiet, prepare=register if late else None)
+    desk.output.show(result)
+    desk.output.say(result.advice())
+    return result.code
+
+
+def resume(desk: Desk, name: str, source: str | None, accept_changed_code: bool, quiet: bool) -> int:
+    """Go on with a run from what its record says."""
+    from penstock.job import Job
+    from penstock.project import load
+    from penstock.runner.options import instance_id
+
+    run = desk.run(name)
+    source = source or run.source
+    if not source:
+        raise UsageError(
+            f"run {name!r} was started from Python, so that its pipeline file is not known",
+            hint=f"penstock runs resume {name} --file FILE[:NAME], or start its Runner again",
+        )
+    project = load(source)
+    config = desk.config
+    job = Job(
+        source=project.source,
+        run=name,
+        instance=instance_id(),
+        store=config.store,
+        storage=run.storage,
+        output=run.output,
+        output_format=run.output_format,
+        accept_changed_code=accept_changed_code,
+        settings=replace(config.run, partition_rows=run.partition_rows),
+        spark=config.spark,
+    )
+    result = execute(desk, project, job, quiet=quiet)
+    desk.output.show(result)
+    desk.output.say(result.advice())
+    return result.code
+
+
+def _registration(
+    desk: Desk, registrar: Registrar, existing: Run | None, partition_rows: int | None
+) -> Callable[[SparkSession | None], None]:
+    def register(spark: SparkSession | None) -> None:
+        fixed = existing is not None and partition_rows is None
+        made = registrar.register(spark, desk.config.run.partition_rows, fixed=fixed)
+        for number, each in enumerate(made):
+            cut = f" in {amount(each.partitions)} partitions" if number == 0 else ""
+            desk.output.say(f"input {each.name}: {amount(each.total_rows)} rows{cut}, {each.source}")
+
+    return register

@@ -1,0 +1,213 @@
+"""Carrying a run out, in this process or by several instances, and telling how it ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.cli import exits
+from penstock.cli.desk import Desk
+from penstock.cli.output import Block, Facts, Grid, amount, count, plain
+from penstock.cli.progress import Progress, progress
+from penstock.cli.signals import Signals
+from penstock.errors import PenstockError
+from penstock.job import Job, Stop, perform
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.claims import Summary
+    from penstock.instances import Instance
+    from penstock.project import Project
+    from penstock.runner import Report
+    from penstock.runner.runs import Run
+
+Prepare = Callable[["SparkSession | None"], None]
+_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a run stands after a command worked on it."""
+
+    run: Run
+    ending: str
+    summary: Summary
+    reports: Sequence[Report]
+    lost: Sequence[str]
+    """Instances that died, and of what."""
+    poisoned: Sequence[str]
+    seconds: float
+    error: PenstockError | None = None
+
+    @property
+    def rows(self) -> int:
+        return sum(r.rows for r in self.reports)
+
+    @property
+    def code(self) -> int:
+        if self.error is not None:
+            return exits.code_for(self.error)
+        return {"complete": exits.COMPLETE, "incomplete": exits.INCOMPLETE}.get(self.ending, exits.RESUMABLE)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "run": self.run.name,
+            "ending": self.ending,
+            "exit_code": self.code,
+            "partitions": plain(self.summary),
+            "poisoned": list(self.poisoned),
+            "output": {
+                "location": self.run.output,
+                "format": self.run.output_format,
+                "tables": self.run.outputs,
+            },
+            "seconds": round(self.seconds, 3),
+            "instances": [r.to_json() for r in self.reports],
+            "lost_instances": list(self.lost),
+            "error": {"code": self.error.code, "message": str(self.error)} if self.error else None,
+        }
+
+    def blocks(self) -> list[Block]:
+        summary, seconds = self.summary, max((r.seconds for r in self.reports), default=0.0)
+        done = (
+            f"{amount(summary.completed.partitions)} of {count(summary.total.partitions, 'partition')} done"
+        )
+        if summary.poisoned.partitions:
+            done += f", {summary.poisoned.partitions} poisoned"
+        speed = f" ({amount(self.rows / seconds)} rows/s)" if seconds and self.rows else ""
+        pairs = [
+            ("run", f"{self.run.name}: {self.ending}"),
+            ("partitions", done),
+            ("rows", f"{amount(self.rows)} in {seconds:.1f} s{speed}"),
+        ]
+        for word in ("resumed", "lost", "failed"):
+            if number := sum(getattr(r, word) for r in self.reports):
+                pairs.append((word, count(number, "partition")))
+        pairs.append(
+            ("output", f"{self.run.output} ({', '.join(self.run.outputs)}; {self.run.output_format})")
+        )
+        blocks: list[Block] = [Facts(pairs)]
+        if len(self.reports) > 1:
+            rows = [
+                (r.instance, r.ending, amount(r.acked), amount(r.rows), amount(r.resumed))
+                for r in self.reports
+            ]
+            headers = ("instance", "ending", "partitions", "rows", "resumed")
+            blocks += ["", Grid(headers, rows, right=headers[2:])]
+        return blocks
+
+    def advice(self) -> str:
+        """What to do next."""
+        name = self.run.name
+        if self.error is not None:
+            return f"error[{self.error.code}]: {self.error}"
+        if self.ending == "complete":
+            return f"next: penstock runs verify {name}, or penstock runs export {name} DIR"
+        if self.ending == "incomplete":
+            named = ", ".join(self.poisoned[:_NAMED]) + (", …" if len(self.poisoned) > _NAMED else "")
+            return (
+                f"poisoned: {named}; `penstock partitions ls {name} --state poisoned` shows why\n"
+                f"next: penstock partitions retry {name} --all, then penstock runs resume {name}"
+            )
+        return f"complete partitions and checkpoints are kept\nnext: penstock runs resume {name}"
+
+
+def execute(desk: Desk, project: Project, job: Job, *, quiet: bool, prepare: Prepare | None = None) -> Result:
+    """Work on a run until it ends. ``prepare`` is given the session before work begins, if there is one."""
+    began = time.monotonic()
+    instances = job.settings.instances
+    with progress(desk.store, job.run, instances, desk.output.err, quiet=quiet) as shown:
+        if instances == 1:
+            reports, lost, error = _here(project, job, shown, prepare)
+        else:
+            if prepare:
+                prepare(None)
+            reports, lost, error = _children(job, shown, instances)
+    return _result(desk, job.run, reports, lost, error, time.monotonic() - began)
+
+
+def _here(
+    project: Project, job: Job, shown: Progress, prepare: Prepare | None
+) -> tuple[list[Report], list[str], PenstockError | None]:
+    stop = Stop()
+
+    def asked(name: str) -> None:
+        stop.request()
+        shown.say(f"{name}: giving the claims back (once more to leave without waiting)")
+        stop.check_idle()
+
+    with Signals(asked, lambda: shown.say(_HURRIED)) as signals:
+
+        def started(spark: SparkSession) -> None:
+            signals.install()
+            if prepare:
+                prepare(spark)
+
+        report = perform(job, project, shown, stop, started=started)
+    return [report], [], report.error
+
+
+def _children(
+    job: Job, shown: Progress, instances: int
+) -> tuple[list[Report], list[str], PenstockError | None]:
+    from penstock.instances import Supervisor, share
+
+    lost: list[str] = []
+    errors: list[PenstockError] = []
+
+    def ended(instance: Instance) -> None:
+        shown.instances -= 1
+        if instance.error is not None:
+            errors.append(instance.error)
+        elif instance.state == "died":
+            lost.append(f"{instance.name}: {instance.cause}")
+            shown.say(
+                f"instance {instance.name} died ({instance.cause}); the others take over its partitions"
+            )
+
+    with Supervisor(share(job, instances), shown, ended) as supervisor:
+
+        def asked(name: str) -> None:
+            shown.say(f"{name}: asking all instances to give their claims back (once more to kill them)")
+            supervisor.stop()
+
+        with Signals(asked, supervisor.kill):
+            supervisor.wait()
+    errors += [r.error for r in supervisor.reports if r.error is not None]
+    return supervisor.reports, lost, errors[0] if errors else None
+
+
+_HURRIED = "left without giving the claims back: they are free when their leases have run out"
+
+
+def _result(
+    desk: Desk,
+    name: str,
+    reports: list[Report],
+    lost: list[str],
+    error: PenstockError | None,
+    seconds: float,
+) -> Result:
+    from penstock.claims import Board, State
+    from penstock.runner import runs
+
+    run = runs.find(desk.store, name)
+    if run is None or (error is not None and not reports):
+        # It did not come so far as to begin.
+        raise error or PenstockError(f"run {name!r} ended before it began: {'; '.join(lost)}")
+    board = Board.open(desk.store, name)
+    summary = board.summary()
+    poisoned = (
+        [str(v.range) for v in board.partitions({State.POISONED})] if summary.poisoned.partitions else []
+    )
+    open_work = summary.pending.partitions + summary.claimed.partitions
+    endings = [r.ending for r in reports]
+    if not open_work:
+        ending, error = "incomplete" if poisoned else "complete", None
+    else:
+        worst = ("halted", "interrupted", "stopped")
+        ending = next((e for e in worst if e in endings), "instances lost")
+    return Result(run, ending, summary, reports, lost, poisoned, seconds, error)

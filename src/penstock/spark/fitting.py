@@ -1,0 +1,111 @@
+"""Does an Arrow batch fit a schema? Casts that lose nothing, and nulls only where they are declared."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import NullInField, TypeMismatch
+
+
+def fit(table: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch with the columns, types and nullability of ``schema``, or `TypeMismatch`.
+
+    A column is cast within its kind only: to a wider integer, another unit of time, a string with
+    other offsets. A number never becomes a text, nor a text a number.
+    """
+    columns = []
+    for field in schema:
+        name, column = f"{table}.{field.name}", batch.column(field.name)
+        if column.type != field.type:
+            column = _cast(name, column, field.type)
+        _check_nulls(name, field, column)
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _cast(name: str, column: pa.Array, want: pa.DataType) -> pa.Array:
+    if not _of_one_kind(column.type, want):
+        raise TypeMismatch(f"{name} is {column.type}, declared as {want}", hint="cast it in the transform")
+    try:
+        return column.cast(want)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise TypeMismatch(f"{name} is {column.type}, declared as {want}: {error}") from error
+
+
+def _of_one_kind(have: pa.DataType, want: pa.DataType) -> bool:
+    is_a = pa.types
+    if is_a.is_null(have):
+        return True
+    if is_a.is_dictionary(have):
+        return _of_one_kind(have.value_type, want)
+    if is_a.is_timestamp(have) and is_a.is_timestamp(want):
+        return (have.tz is None) == (want.tz is None)
+    if _is_list(have) and _is_list(want):
+        return _of_one_kind(have.value_type, want.value_type)
+    if is_a.is_struct(have) and is_a.is_struct(want):
+        return {f.name for f in have} == {f.name for f in want} and all(
+            _of_one_kind(have.field(f.name).type, f.type) for f in want
+        )
+    kinds = (is_a.is_integer, is_a.is_floating, is_a.is_decimal, _is_string, _is_binary, is_a.is_date)
+    return have == want or any(kind(have) and kind(want) for kind in kinds)
+
+
+def _check_nulls(name: str, field: pa.Field, column: pa.Array) -> None:
+    """Raise `NullInField` for a null where none is allowed, at any depth."""
+    if column.null_count and not field.nullable:
+        raise NullInField(
+            f"{name} is null in {column.null_count} of {len(column)} rows, "
+            "but it is declared without `| None`",
+            hint=f"fill the value in the transform that writes it, or declare {field.name} as nullable",
+        )
+    if _is_list(field.type):
+        _check_nulls(f"{name}[]", field.type.value_field, column.flatten())
+    elif pa.types.is_struct(field.type):
+        present = column.drop_null() if column.null_count else column
+        for inner, values in zip(field.type, present.flatten(), strict=True):
+            _check_nulls(f"{name}.{inner.name}", inner, values)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def _is_string(kind: pa.DataType) -> bool:
+    t = pa.types
+    return bool(t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind))
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    t = pa.types
+    return bool(t.is_binary(kind) or t.is_large_binary(kind) or t.is_binary_view(kind))
+
+
+def unchanged(before: pa.Array, after: pa.Array) -> bool:
+    """Whether two columns hold the same values, whatever their exact type. NaN is equal to itself."""
+    if after.type != before.type:
+        if not _of_one_kind(after.type, before.type):
+            return False
+        try:
+            after = after.cast(before.type)
+        except pa.ArrowInvalid:
+            return False
+    return _same(before, after)
+
+
+def _same(one: pa.Array, other: pa.Array) -> bool:
+    if one.equals(other):
+        return True
+    kind = one.type
+    if pa.types.is_floating(kind):
+        bits = {32: pa.int32(), 64: pa.int64()}.get(kind.bit_width, pa.int16())
+        return bool(one.view(bits).equals(other.view(bits)))
+    if not one.is_null().equals(other.is_null()):
+        return False
+    if _is_list(kind):
+        return bool(pc.list_value_length(one).equals(pc.list_value_length(other))) and _same(
+            one.flatten(), other.flatten()
+        )
+    if pa.types.is_struct(kind):
+        return all(_same(a, b) for a, b in zip(one.flatten(), other.flatten(), strict=True))
+    return False

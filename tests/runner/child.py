@@ -1,0 +1,36 @@
+"""An instance of its own, for tests that kill it: ``python -m tests.runner.child WORKDIR NAME OPTIONS``."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+
+from pyspark import cloudpickle
+
+import penstock as ps
+from penstock import failpoints
+from tests.runner import trades
+
+
+def main(workdir: str, name: str, options: str) -> None:
+    cloudpickle.register_pickle_by_value(trades)  # type: ignore[no-untyped-call]
+    given = json.loads(options)
+    spark = ps.start_spark(ps.SparkConfig(master="local[1]", memory="512m", fast_start=True))
+    place = Path(workdir)
+    with ps.open_store(f"sqlite:///{place}/store.db") as store:
+        config = ps.RunnerConfig(instance=name, **{"lease_ttl": 2.0, "claims": 1, **given})
+        runner = ps.Runner(trades.pipeline, store, ps.Storage(place / "storage"), config, spark=spark)
+        # A process that is stopped in the middle of a write holds the store's lock for as long: wait
+        # for the lease thread to be out of it, since that is not what these tests are about.
+        stop = failpoints.ACTIONS["stop"]
+        failpoints.ACTIONS["stop"] = lambda: (store.cas("tests/before-stop", 0, b""), stop())[1]
+        signal.signal(signal.SIGTERM, lambda *_: runner.stop())
+        report = runner.run()
+        events = [event.to_json() for event in report.events]
+        sys.stdout.write(json.dumps({**report.to_json(), "events": events}) + "\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
