@@ -11,32 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.config import SparkConfig
-    from penstock.errors import FencedError
-    from penstock.errors import PenstockError
-    from penstock.errors import TerminalError
-    from penstock.errors import TransientError
+    from penstock.errors import FencedError, PenstockError, TerminalError, TransientError
     from penstock.inputs import register
-    from penstock.pipeline import Dataset
-    from penstock.pipeline import Pipeline
-    from penstock.pipeline import Resource
-    from penstock.pipeline import Retry
-    from penstock.pipeline import arrow_transform
-    from penstock.pipeline import transform
+    from penstock.pipeline import Dataset, Pipeline, Resource, Retry, arrow_transform, transform
     from penstock.ranges import Range
-    from penstock.runner import EveryNStages
-    from penstock.runner import EveryStage
-    from penstock.runner import Never
-    from penstock.runner import Output
-    from penstock.runner import Report
-    from penstock.runner import Runner
-    from penstock.runner import RunnerConfig
-    from penstock.runner import verify
+    from penstock.runner import EveryNStages, EveryStage, Never, Output, Report, Runner, RunnerConfig, verify
     from penstock.spark.session import start as start_spark
     from penstock.storage import Storage
     from penstock.store import open_store
-    from penstock.tables import Precision
-    from penstock.tables import Table
-    from penstock.tables import derived
+    from penstock.tables import Precision, Table, derived
 
 __version__ = "0.1.0"
 

@@ -56,6 +56,11 @@ class Stop:
     def wanted(self) -> bool:
         return self._wanted
 
+    @property
+    def idle(self) -> bool:
+        """Whether no runner is there yet that could hold claims."""
+        return self._runner is None
+
     def request(self) -> None:
         """Ask for it; safe in a signal handler."""
         self._wanted = True
@@ -70,7 +75,7 @@ class Stop:
 
     def check_idle(self) -> None:
         """Raise `Interrupted` if it was asked for and no runner is there that could heed it."""
-        if self._wanted and self._runner is None:
+        if self._wanted and self.idle:
             raise Interrupted(
                 "stopped before any partition was claimed", left="nothing", hint="run the same command again"
             )

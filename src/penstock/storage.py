@@ -314,7 +314,10 @@ def _size(file: Path) -> int | None:
 
 
 def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except FileNotFoundError:  # somebody removed what was in it, and then the folder
+        return
     try:
         os.fsync(descriptor)
     finally:

@@ -108,10 +108,8 @@ def test_sigterm_releases_claims_and_keeps_checkpoints(place: Place) -> None:
 def test_a_damaged_checkpoint_is_set_aside(place: Place, damage: str) -> None:
     """The one before it is used: stage 1 is computed again, stage 0 is not."""
     place.run_until_checkpoint(stages=2)
-    [data] = (place.path / "storage").glob("runs/*/partitions/*/*/stage-1-*/trades/*.arrow")
-    if damage == "manifest":
-        [data] = (place.path / "storage").glob("runs/*/partitions/*/*/stage-1.json")
-    _damage(data, damage)
+    files = "stage-1.json" if damage == "manifest" else "stage-1-*/trades/*.arrow"
+    _damage(next((place.path / "storage").glob(f"runs/*/partitions/*/*/{files}")), damage)
     report = place.run()
     assert (report.ending, report.acked) == ("complete", 4)
     assert [(event.stage, bool(event.message)) for event in place.seen("set-aside")] == [(1, True)]
@@ -136,7 +134,7 @@ def test_four_instances_on_one_store(place: Place) -> None:
 def test_a_full_disk_halts_the_run_and_loses_nothing(place: Place) -> None:
     folder = place.path / "storage" / "runs"
     folder.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96k", "tmpfs", str(folder)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32k", "tmpfs", str(folder)], check=True)
     try:
         report = place.run()
         assert report.ending == "halted"

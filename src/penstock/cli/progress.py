@@ -53,7 +53,8 @@ class Standing:
         parts.append(f"{self.retries} retries" if self.retries != 1 else "1 retry")
         if self.poisoned:
             parts.append(f"{self.poisoned} poisoned")
-        parts.append(count(self.instances, "instance"))
+        if self.instances:
+            parts.append(count(self.instances, "instance"))
         return ", ".join(parts)
 
 

@@ -161,7 +161,8 @@ def _declared_only(frame: DataFrame, bound: Bound, table: str) -> DataFrame:
     columns = [F.col(c).alias(c, metadata={_TAG: c}) for c in frame.columns if c in reads]
     if table in bound.changes or not columns:
         columns.append(F.lit(None).cast("boolean").alias(OTHERS, metadata={_TAG: OTHERS}))
-    return frame.select(*columns)
+    # Filters and sorts find columns of an earlier projection, but not through an alias.
+    return frame.select(*columns).alias(table)
 
 
 def _check_tags(bound: Bound, table: str, frame: DataFrame) -> None:

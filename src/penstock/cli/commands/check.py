@@ -41,7 +41,10 @@ class Checked:
 @click.argument("source", metavar="FILE[:NAME]")
 @with_desk
 def command(desk: Desk, source: str) -> None:
-    """Check a pipeline without any data: its tables, its declarations, and what its transforms really do."""
+    """Check a pipeline without any data.
+
+    Its tables and declarations are checked, and with Spark's help what its transforms really touch.
+    """
     from penstock.project import load
     from penstock.spark import session
 

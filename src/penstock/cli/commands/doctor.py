@@ -9,12 +9,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 
+from penstock import __version__
 from penstock.cli import exits
 from penstock.cli.desk import Desk, with_desk
 from penstock.cli.output import Block, Facts, plain, size
@@ -60,7 +60,11 @@ class Diagnosis:
 @click.option("--archive", is_flag=True, help="Make Spark's class archive if it is missing (about a minute).")
 @with_desk
 def command(desk: Desk, with_spark: bool, archive: bool) -> int:
-    """Look at what Penstock needs, and say what to do about what is missing. Exits with 1 if it is broken."""
+    """Find out what is missing here.
+
+    Looks at Python, Java, Spark's class archive, the store and the storage, and says what to do about
+    what is wrong. Exits with 1 if something is broken.
+    """
     looks: list[Callable[[], Iterator[Finding]]] = [
         _python,
         _packages,
@@ -92,7 +96,10 @@ def _python() -> Iterator[Finding]:
 
 
 def _packages() -> Iterator[Finding]:
-    for name in ("penstock", "pyspark", "pyarrow", "apsw"):
+    from importlib.metadata import PackageNotFoundError, version
+
+    yield Finding("penstock", "ok", __version__)
+    for name in ("pyspark", "pyarrow", "apsw"):
         try:
             yield Finding(name, "ok", version(name))
         except PackageNotFoundError:

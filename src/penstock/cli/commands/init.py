@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +44,11 @@ class Made:
 )
 @with_desk
 def command(desk: Desk, directory: str, no_archive: bool) -> None:
-    """Make a project: penstock.toml, a pipeline that runs as it is, and a little data for it."""
+    """Make a project with an example in it.
+
+    Writes penstock.toml, a pipeline that runs as it is, and a little data for it. Nothing is
+    overwritten.
+    """
     folder = Path(directory)
     contents = {
         "penstock.toml": _template("penstock.toml"),
@@ -86,6 +89,8 @@ def example_rows(count: int) -> str:
 
 
 def _template(name: str) -> str:
+    from importlib.resources import files
+
     return files("penstock.cli").joinpath("templates", name).read_text(encoding="utf-8")
 
 

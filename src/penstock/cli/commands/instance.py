@@ -73,3 +73,6 @@ def _watch_parent(stop: Stop) -> None:
     while os.read(0, 4096):
         pass
     stop.request()
+    if stop.idle:
+        # Spark is still starting, and nobody is left who waits for it.
+        os._exit(exits.RESUMABLE)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import click
 
 from penstock.cli.desk import RANGE, Desk, with_desk
 from penstock.cli.output import Block, Grid, amount, count, plain
-from penstock.errors import UsageError
+from penstock.errors import UnknownPartition, UsageError
 
 if TYPE_CHECKING:
     from penstock.claims import PartitionView
@@ -59,9 +60,17 @@ class Moved:
         return [f"{self.run}: {count(len(self.partitions), 'partition')} can be claimed again"]
 
 
+@contextmanager
+def _named(run: str) -> Iterator[None]:
+    try:
+        yield
+    except UnknownPartition as error:
+        raise UnknownPartition(error.what, hint=f"penstock partitions ls {run} --limit 0 lists them") from error
+
+
 @click.group()
 def command() -> None:
-    """Look at the partitions of a run, free them, retry them."""
+    """Look at partitions, free or retry them."""
 
 
 @command.command()
@@ -89,7 +98,8 @@ def ls(desk: Desk, run: str, state: tuple[str, ...], limit: int, begin: int) -> 
 @with_desk
 def release(desk: Desk, run: str, rows: Range) -> None:
     """Take a partition from its owner, whose work on it is refused from then on."""
-    desk.board(run).force_release(rows)
+    with _named(run):
+        desk.board(run).force_release(rows)
     desk.output.show(Moved(run, [rows]))
 
 
@@ -110,8 +120,9 @@ def retry(desk: Desk, run: str, rows: Range | None, every: bool) -> None:
         )
     board = desk.board(run)
     chosen = [rows] if rows else [view.range for view in board.partitions({State.POISONED})]
-    for each in chosen:
-        board.retry(each)
+    with _named(run):
+        for each in chosen:
+            board.retry(each)
     desk.output.show(Moved(run, chosen))
     if chosen:
         desk.output.say(f"next: penstock runs resume {run}")

@@ -72,7 +72,11 @@ def _run(run: RunPlan, stages: int) -> Iterator[Block]:
 @click.option("--limit", default=100, show_default=True, metavar="N", help="Show at most N partitions.")
 @with_desk
 def command(desk: Desk, source: str, name: str | None, checkpoint: str | None, limit: int) -> None:
-    """Show the stages of a pipeline and, for a run in progress, what is reused and what is computed."""
+    """Show what a run will do.
+
+    That is the stages of the pipeline and where checkpoints fall and, for a run in progress, which
+    stages of which partitions are reused or computed, and why.
+    """
     from penstock.project import load
     from penstock.runner import runs
     from penstock.runner.options import checkpointing

@@ -86,7 +86,9 @@ def command(
     accept_changed_code: bool,
     quiet: bool,
 ) -> int:
-    r"""Run a pipeline over its inputs; a run that exists goes on where it was.
+    r"""Run a pipeline over its inputs.
+
+    A run that exists goes on where it was.
 
     \b
       penstock run trades.py --input trades=data/trades.parquet --output out

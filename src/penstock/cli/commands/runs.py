@@ -146,7 +146,7 @@ class Export:
 
 @click.group()
 def command() -> None:
-    """Look at runs, resume them, prove them, clean up after them."""
+    """Look at runs, resume and verify them."""
 
 
 @command.command()
