@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -21,7 +22,8 @@ EXIT_CODE = 86
 
 ACTIONS: dict[str, Callable[[], None]] = {
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
-    "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
+    # Sent to the thread itself: one that is sent to the process may let this thread run on a little.
+    "stop": lambda: signal.pthread_kill(threading.get_ident(), signal.SIGSTOP),
     "exit": lambda: os._exit(EXIT_CODE),
 }
 

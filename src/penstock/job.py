@@ -107,13 +107,9 @@ def perform(
         accept_changed_code=job.accept_changed_code,
     )
     with open_store(job.store) as store:
+        spark = session.start(job.spark, app_name=f"penstock {job.run} {job.instance}")
         try:
-            spark = session.start(job.spark, app_name=f"penstock {job.run} {job.instance}")
-        except Exception:
-            # What a signal handler raises may reach us as an error of the connection to Spark.
             stop.check_idle()
-            raise
-        try:
             started(spark)
             stop.check_idle()
             runner = Runner(

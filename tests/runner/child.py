@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +24,22 @@ def main(workdir: str, name: str, options: str) -> None:
     with ps.open_store(f"sqlite:///{place}/store.db") as store:
         config = ps.RunnerConfig(instance=name, **{"lease_ttl": 2.0, "claims": 1, **given})
         runner = ps.Runner(trades.pipeline, store, ps.Storage(place / "storage"), config, spark=spark)
-        failpoints.ACTIONS["stop"] = lambda: stop_between_writes(store)
+        stop = failpoints.ACTIONS["stop"]
+        failpoints.ACTIONS["stop"] = lambda: between_writes(store, stop)
         signal.signal(signal.SIGTERM, lambda *_: runner.stop())
         report = runner.run()
         events = [event.to_json() for event in report.events]
         sys.stdout.write(json.dumps({**report.to_json(), "events": events}) + "\n")
 
 
-def stop_between_writes(store: Any) -> None:
+def between_writes(store: Any, stop: Callable[[], None]) -> None:
     """Stop this process, but not while its lease thread writes.
 
     A process that is stopped in the middle of a write keeps the store's lock for as long, which is
     a matter of its own (tests/store) and not what these tests are about.
     """
     with store._open().gate._threads:
-        os.kill(os.getpid(), signal.SIGSTOP)
+        stop()
 
 
 if __name__ == "__main__":

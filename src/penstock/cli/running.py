@@ -135,9 +135,12 @@ def _here(
     stop = Stop()
 
     def asked(name: str) -> None:
+        # A session that is just starting is waited for: Spark's JVM, left alone half-way, would stay.
+        doing = (
+            "Spark is still starting, leaving as soon as it has" if stop.idle else "giving the claims back"
+        )
         stop.request()
-        shown.say(f"{name}: giving the claims back (once more to leave without waiting)")
-        stop.check_idle()
+        shown.say(f"{name}: {doing} (once more to leave without waiting)")
 
     with Signals(asked, lambda: shown.say(_HURRIED)) as signals:
 

@@ -34,11 +34,7 @@ def command(events: int) -> int:
         except BrokenPipeError:
             stop.request()
 
-    def asked(_: str) -> None:
-        stop.request()
-        stop.check_idle()
-
-    with Signals(asked) as signals:
+    with Signals(lambda _: stop.request()) as signals:
         try:
             from penstock.project import load
 

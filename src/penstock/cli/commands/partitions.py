@@ -65,7 +65,9 @@ def _named(run: str) -> Iterator[None]:
     try:
         yield
     except UnknownPartition as error:
-        raise UnknownPartition(error.what, hint=f"penstock partitions ls {run} --limit 0 lists them") from error
+        raise UnknownPartition(
+            error.what, hint=f"penstock partitions ls {run} --limit 0 lists them"
+        ) from error
 
 
 @click.group()
