@@ -77,7 +77,7 @@ def positions(trades: DataFrame) -> DataFrame:
 
 
 pipeline = Pipeline(
-    "trades",
+    "positions",
     inputs=Trades,
     outputs=[Trades, Positions],
     transforms=[validate, notional, rate, positions],

@@ -11,6 +11,7 @@
     │   └── SessionLost
     ├── HaltError                      the run stops, nothing is lost, it can be resumed
     │   ├── Interrupted
+    │   ├── SparkLost
     │   └── StorageFull
     └── TerminalError                  trying again cannot help
         ├── UsageError
@@ -118,6 +119,12 @@ class Interrupted(HaltError):
     """The run was asked to stop."""
 
     code = "interrupted"
+
+
+class SparkLost(HaltError):
+    """Spark's own process is gone."""
+
+    code = "spark-lost"
 
 
 class StorageFull(HaltError):

@@ -28,6 +28,8 @@ class Job:
     instance: str
     store: str
     storage: str
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """The names under which inputs are registered, by table."""
     output: str | None = None
     output_format: str = "parquet"
     accept_changed_code: bool = False
@@ -35,7 +37,8 @@ class Job:
     spark: SparkConfig = field(default_factory=SparkConfig)
 
     def to_json(self) -> dict[str, Any]:
-        value = asdict(replace(self, spark=replace(self.spark, conf={})))
+        value = asdict(replace(self, inputs={}, spark=replace(self.spark, conf={})))
+        value["inputs"] = dict(self.inputs)
         value["spark"]["conf"] = dict(self.spark.conf)
         return value
 
@@ -102,6 +105,7 @@ def perform(
         job.settings,
         run=job.run,
         instance=job.instance,
+        inputs=job.inputs,
         output=job.output,
         output_format=job.output_format,
         accept_changed_code=job.accept_changed_code,

@@ -104,6 +104,24 @@ def test_sigterm_releases_claims_and_keeps_checkpoints(place: Place) -> None:
     place.assert_exact()
 
 
+def test_a_lost_jvm_halts_the_run_and_blames_no_partition(place: Place) -> None:
+    for partition in range(4):
+        place.block(partition)
+    child = place.child()
+    until(lambda: any(place.reached(p) for p in range(4)), "a task of the child runs")
+    children = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
+    [jvm] = [int(pid) for pid in children if "java" in Path(f"/proc/{pid}/cmdline").read_text()]
+    os.kill(jvm, signal.SIGKILL)
+    report = child.report()
+    assert (report["ending"], report["error"]["code"]) == ("halted", "spark-lost")
+    assert {view.state for view in place.board.partitions()} == {"pending"}
+    assert not any(view.attempts for view in place.board.partitions())
+    for partition in range(4):
+        place.unblock(partition)
+    assert place.run().resumed == 1
+    place.assert_exact()
+
+
 @pytest.mark.parametrize("damage", ["flip", "truncate", "remove", "manifest"])
 def test_a_damaged_checkpoint_is_set_aside(place: Place, damage: str) -> None:
     """The one before it is used: stage 1 is computed again, stage 0 is not."""

@@ -62,7 +62,7 @@ def users(store: Store, name: str, digest: str) -> Users:
     unfinished: list[str] = []
     finished: list[str] = []
     for run in runs.every(store):
-        if run.inputs.get(name) != digest:
+        if digest not in (run.inputs[t] for t, registered in run.registered.items() if registered == name):
             continue
         try:
             summary = Board.open(store, run.name).summary()
@@ -74,29 +74,54 @@ def users(store: Store, name: str, digest: str) -> Users:
 
 
 class Registrar:
-    """Registers the inputs of one pipeline."""
+    """Registers the inputs of a run under names of its own, so that runs do not disturb each other.
+
+    An input that is not named may be registered already: for this run, or under the table's name.
+    """
 
     def __init__(
-        self, store: Store, storage: Storage, pipeline: Pipeline, paths: Mapping[str, str], *, replace: bool
+        self,
+        store: Store,
+        storage: Storage,
+        pipeline: Pipeline,
+        paths: Mapping[str, str],
+        run: str,
+        *,
+        begun: bool,
+        provided: bool,
     ) -> None:
         self.store = store
         self.storage = storage
         self.pipeline = pipeline
         self.paths = paths
-        self.replace = replace
+        self.run = run
+        self.begun = begun
+        """The run exists already."""
+        self.provided = provided
+        """A dataset factory may provide all inputs but the first."""
 
-    def check_given(self) -> None:
-        """Every input is named, or registered already."""
+    def names(self) -> dict[str, str]:
+        """The name of each input by table; an error if one is neither named nor registered."""
         from penstock import inputs
+        from penstock.runner import runs
 
         known = inputs.names(self.store)
-        missing = [t.__table_name__ for t in self.pipeline.inputs]
-        missing = [name for name in missing if name not in self.paths and name not in known]
+        found: dict[str, str] = {}
+        missing = []
+        for number, table in enumerate(t.__table_name__ for t in self.pipeline.inputs):
+            own = runs.own_input(self.run, table)
+            if table in self.paths or own in known:
+                found[table] = own
+            elif table in known:
+                found[table] = table
+            elif not (number and self.provided):
+                missing.append(table)
         if missing:
             raise UsageError(
                 f"pipeline {self.pipeline.name} needs input {', '.join(missing)}",
                 hint="add " + " ".join(f"--input {name}=PATH" for name in missing),
             )
+        return found
 
     def needs_spark(self) -> bool:
         """Whether there is so much text to count that it is worth waiting for Spark's help."""
@@ -113,45 +138,40 @@ class Registrar:
         from penstock import inputs
 
         made = []
+        names = self.names()
         for position, table in enumerate(self.pipeline.inputs):
-            name = table.__table_name__
-            if name not in self.paths:
+            name = names.get(table.__table_name__)
+            if name is None:
+                continue
+            if table.__table_name__ not in self.paths:
                 made.append(inputs.load(self.store, self.storage, name))
                 continue
             before = self._before(name)
             # Only the first input is cut into partitions.
             rows = before.partition_rows if before and (fixed or position) else partition_rows
-            made.append(self._register(spark, table, rows))
+            made.append(self._register(spark, table, name, rows))
         return made
 
-    def _register(self, spark: SparkSession | None, table: type[Table], rows: int) -> Input:
+    def _register(self, spark: SparkSession | None, table: type[Table], name: str, rows: int) -> Input:
         from penstock import inputs
 
-        name = table.__table_name__
-
-        def register(*, replace: bool) -> Input:
+        try:
             return inputs.register(
                 spark,
                 self.store,
                 self.storage,
                 name,
-                self.paths[name],
+                self.paths[table.__table_name__],
                 partition_rows=rows,
                 table_schema=table.input_schema(),
-                replace=replace,
+                replace=not self.begun,
             )
-
-        try:
-            return register(replace=False)
         except (InputChanged, CorruptFile) as error:
-            if self.replace:
-                self._refuse_used(name)
-                return register(replace=True)
             raise type(error)(
-                error.what,
-                left=error.left,
-                hint=f"leave --input {name} out to go on with what is registered; or --replace-input to "
-                "register this in its place; or keep both: --store URL --storage DIR of its own",
+                f"run {self.run!r} was started with other data for {table.__table_name__}: {error.what}",
+                left="the run and what it has published are as they were",
+                hint="start a run of its own for this data with --run NAME; to go on with the old one, "
+                f"`penstock runs resume {self.run}`",
             ) from error
 
     def _before(self, name: str) -> Input | None:
@@ -161,14 +181,3 @@ class Registrar:
             return inputs.load(self.store, self.storage, name)
         except (InputError, CorruptFile):
             return None
-
-    def _refuse_used(self, name: str) -> None:
-        registered = self._before(name)
-        using = users(self.store, name, registered.digest).unfinished if registered else ()
-        if using:
-            raise UsageError(
-                f"input {name} cannot be replaced: unfinished runs use it: {', '.join(using)}",
-                left="the registered input is as it was",
-                hint=f"finish it with `penstock runs resume {using[0]}`, or remove it with "
-                f"`penstock runs gc {using[0]} --drop`",
-            )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from penstock import inputs
 from penstock.claims import Board, PartitionView, State
 from penstock.ranges import Range
-from penstock.runner import layout, manifests
+from penstock.runner import layout, manifests, runs
 from penstock.runner.manifests import CheckpointManifest, OutputManifest
 from penstock.runner.runs import Run
 from penstock.storage import Storage
@@ -106,9 +107,10 @@ def _output(storage: Storage, run: Run, view: PartitionView) -> OutputManifest:
 
 
 def drop(store: Store, storage: Storage, run: Run) -> None:
-    """Remove a run with all its files, published output included."""
-    from penstock.runner import runs
-
+    """Remove a run with all its files, published output and inputs of its own included."""
     runs.delete(store, run.name)
+    for table, name in run.registered.items():
+        if name == runs.own_input(run.name, table):
+            inputs.drop(store, storage, name)
     storage.delete(layout.run_folder(run.name))
     run.output_storage.delete(run.name)

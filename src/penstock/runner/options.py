@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.config import RunConfig
@@ -77,11 +78,13 @@ class RunnerConfig:
     """What a `Runner` is told. Times are in seconds.
 
     ``run`` names the run (default: the pipeline's name); all instances with the same name work on it
-    together. ``output`` is where output files go (default: the runner's storage).
+    together. ``inputs`` says under which name the input for a table is registered, where that is not
+    the table's own. ``output`` is where output files go (default: the runner's storage).
     """
 
     run: str | None = None
     instance: str = field(default_factory=instance_id)
+    inputs: Mapping[str, str] = field(default_factory=dict)
     checkpoint: Checkpointing | None = field(default_factory=EveryStage)
     lease_ttl: float = 10.0
     renew_every: float | None = None

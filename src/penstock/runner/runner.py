@@ -7,6 +7,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock import inputs
@@ -18,6 +19,7 @@ from penstock.errors import (
     InputChanged,
     Interrupted,
     PenstockError,
+    SparkLost,
     StorageFull,
     StoreUnavailable,
 )
@@ -32,7 +34,7 @@ from penstock.runner.options import RunnerConfig
 from penstock.runner.runs import Run
 from penstock.runner.work import Bench, Work, fingerprint
 from penstock.spark.faults import decode
-from penstock.spark.session import cancel_tag, job_tag, start
+from penstock.spark.session import cancel_tag, is_alive, job_tag, start
 from penstock.storage import Storage
 from penstock.store import Store
 
@@ -116,6 +118,7 @@ class Runner:
             name=self.config.run or self.pipeline.name,
             pipeline=self.pipeline.name,
             inputs=digests,
+            registered={table: found.name for table, found in registered.items()},
             total_rows=primary.total_rows,
             partition_rows=primary.partition_rows,
             outputs=tuple(t.__table_name__ for t in self.pipeline.outputs),
@@ -156,12 +159,13 @@ class Runner:
         known = inputs.names(self.store) if factory else []
         found = {}
         for number, table in enumerate(self.pipeline.inputs):
-            name = table.__table_name__
+            name = self.config.inputs.get(table.__table_name__, table.__table_name__)
             if number and factory and name not in known:
                 continue
-            found[name] = inputs.load(self.store, self.storage, name)
-            inputs.check_schema(found[name].schema, table.input_schema(), file=f"input {name!r}")
-            inputs.check_unchanged(found[name])
+            registered = inputs.load(self.store, self.storage, name)
+            inputs.check_schema(registered.schema, table.input_schema(), file=f"input {name!r}")
+            inputs.check_unchanged(registered)
+            found[table.__table_name__] = registered
         return found
 
     def _work(self, spark: SparkSession, board: Board, bench: Bench, lease: Lease) -> None:
@@ -182,7 +186,7 @@ class Runner:
             if self._stopping.wait(0.1):
                 for hold in lease.holds():
                     hold.stop = hold.stop or self._halted or Interrupted()
-                    cancel_tag(spark, _tag(hold))
+                    _cancel_jobs(spark, hold)
                 time.sleep(0.1)
 
     def _loop(self, spark: SparkSession, board: Board, bench: Bench, lease: Lease) -> None:
@@ -258,6 +262,12 @@ class Runner:
             return hold.stop
         error = decode(raised)
         if not isinstance(error, FencedError | HaltError):
+            if not is_alive(bench.spark):
+                return SparkLost(
+                    "Spark's JVM does not answer any more; it was killed or ran out of memory",
+                    left="complete partitions and checkpoints are kept",
+                    hint="run the same command again, with more spark.memory if it happens often",
+                )
             for storage in (self.storage, bench.run.output_storage):
                 try:
                     storage.probe()
@@ -276,9 +286,9 @@ class Runner:
         def until_gone() -> None:
             deadline = time.monotonic() + 60
             while time.monotonic() < deadline and not hold.released.wait(0.2):
-                cancel_tag(spark, _tag(hold))
+                _cancel_jobs(spark, hold)
 
-        cancel_tag(spark, _tag(hold))
+        _cancel_jobs(spark, hold)
         threading.Thread(target=until_gone, name="penstock-cancel", daemon=True).start()
 
     def _take_slot(self) -> bool:
@@ -333,6 +343,12 @@ class Runner:
 
 def _tag(hold: Hold) -> str:
     return f"penstock-{hold.claim.session}-{hold.claim.range}-{hold.claim.token}"
+
+
+def _cancel_jobs(spark: SparkSession, hold: Hold) -> None:
+    # A JVM that is gone has no jobs left, and must not keep anybody from giving claims back.
+    with suppress(Exception):
+        cancel_tag(spark, _tag(hold))
 
 
 def _session() -> SparkSession:

@@ -26,6 +26,8 @@ class Run:
     pipeline: str
     inputs: Mapping[str, str]
     """Digest of each input by table name. The first is the one cut into partitions."""
+    registered: Mapping[str, str]
+    """The name that each of them is registered under."""
     total_rows: int
     partition_rows: int
     outputs: tuple[str, ...]
@@ -45,6 +47,7 @@ class Run:
             "run": self.name,
             "pipeline": self.pipeline,
             "inputs": dict(self.inputs),
+            "registered": dict(self.registered),
             "total_rows": self.total_rows,
             "partition_rows": self.partition_rows,
             "outputs": list(self.outputs),
@@ -68,6 +71,7 @@ class Run:
             name=value["run"],
             pipeline=value["pipeline"],
             inputs=value["inputs"],
+            registered=value["registered"],
             total_rows=value["total_rows"],
             partition_rows=value["partition_rows"],
             outputs=tuple(value["outputs"]),
@@ -97,6 +101,11 @@ def now() -> str:
 
 def key(name: str) -> str:
     return f"runs/{name}/run"
+
+
+def own_input(run: str, table: str) -> str:
+    """The name of an input that is registered for one run alone."""
+    return f"{run}.{table}"
 
 
 def check_name(name: str) -> str:

@@ -77,7 +77,8 @@ class _Verifier:
 
     def _inputs(self) -> Check:
         try:
-            for name, digest in self.run.inputs.items():
+            for table, digest in self.run.inputs.items():
+                name = self.run.registered[table]
                 registered = inputs.load(self.store, self.storage, name)
                 inputs.check_unchanged(registered)
                 if registered.digest != digest:

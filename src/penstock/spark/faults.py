@@ -16,13 +16,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from penstock import errors
-from penstock.errors import PenstockError, TransformFailed, TransientError
+from penstock.errors import PenstockError, StorageFull, TransformFailed, TransientError, WorkerLost
 
 # What a user's own UDF may raise to say that trying again may help.
 _TRANSIENT = (TransientError, ConnectionError, TimeoutError)
 _TRACEBACK = re.compile(
     r"^Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*([A-Za-z_][\w.]*)(?:: (.*))?$", re.MULTILINE
 )
+# Spark says in words only that a task failed because the disk was full, or the process around it died.
+_FULL = "No space left on device"
+_LOST = ("Python worker exited unexpectedly", "Python worker failed to connect back", "ExecutorLostFailure")
+_NO_NEWS = "An error occurred while calling"
 _TOKEN = re.compile(r"<penstock-fault:([A-Za-z0-9+/=]+)>")
 
 
@@ -62,8 +66,11 @@ def decode(error: BaseException) -> PenstockError:
         if issubclass(kind, _TRANSIENT):
             return TransientError(f"{kind.__name__}: {message}")
         return TransformFailed(f"{kind.__name__}: {message}")
-    lines = [line for line in text.splitlines() if line.strip()]
-    return TransformFailed(f"Spark: {type(error).__name__}: {lines[0] if lines else 'no message'}"[:2000])
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith(_NO_NEWS)]
+    what = f"Spark: {type(error).__name__}: {lines[0].lstrip(': ') if lines else 'no message'}"[:2000]
+    if _FULL in text:
+        return StorageFull(what, hint="free some space, then run the same command again")
+    return WorkerLost(what) if any(words in text for words in _LOST) else TransformFailed(what)
 
 
 def found(error: BaseException) -> PenstockError | None:

@@ -17,16 +17,16 @@ def fit(table: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     columns = []
     for field in schema:
         name, column = f"{table}.{field.name}", batch.column(field.name)
-        if column.type != field.type:
-            column = _cast(name, column, field.type)
+        if not _of_one_kind(column.type, field.type):
+            raise TypeMismatch(
+                f"{name} is {column.type}, declared as {field.type}", hint="cast it in the transform"
+            )
         _check_nulls(name, field, column)
-        columns.append(column)
+        columns.append(column if column.type == field.type else _cast(name, column, field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _cast(name: str, column: pa.Array, want: pa.DataType) -> pa.Array:
-    if not _of_one_kind(column.type, want):
-        raise TypeMismatch(f"{name} is {column.type}, declared as {want}", hint="cast it in the transform")
     try:
         return column.cast(want)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -59,12 +59,12 @@ def _check_nulls(name: str, field: pa.Field, column: pa.Array) -> None:
             "but it is declared without `| None`",
             hint=f"fill the value in the transform that writes it, or declare {field.name} as nullable",
         )
-    if _is_list(field.type):
+    if _is_list(column.type):
         _check_nulls(f"{name}[]", field.type.value_field, column.flatten())
-    elif pa.types.is_struct(field.type):
+    elif pa.types.is_struct(column.type):
         present = column.drop_null() if column.null_count else column
-        for inner, values in zip(field.type, present.flatten(), strict=True):
-            _check_nulls(f"{name}.{inner.name}", inner, values)
+        for have, values in zip(present.type, present.flatten(), strict=True):
+            _check_nulls(f"{name}.{have.name}", field.type.field(have.name), values)
 
 
 def _is_list(kind: pa.DataType) -> bool:

@@ -9,7 +9,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
@@ -83,7 +83,9 @@ def job_tag(spark: SparkSession, tag: str) -> Iterator[None]:
     try:
         yield
     finally:
-        remove(tag)
+        # When the JVM is gone, the error of the block says more than that its tag cannot be removed.
+        with suppress(Exception):
+            remove(tag)
 
 
 def cancel_tag(spark: SparkSession, tag: str) -> None:
@@ -96,6 +98,15 @@ def cancel_tag(spark: SparkSession, tag: str) -> None:
         spark.interruptTag(tag)
     else:
         spark.sparkContext.cancelJobsWithTag(tag)
+
+
+def is_alive(spark: SparkSession) -> bool:
+    """Whether the session's JVM (or Connect server) still answers."""
+    try:
+        spark.conf.get("spark.app.name")
+    except Exception:
+        return False
+    return True
 
 
 class Shared(Protocol[T_co]):

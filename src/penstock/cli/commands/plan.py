@@ -107,10 +107,9 @@ def _current(desk: Desk, run: Run, project: Project) -> Fingerprint:
     from penstock.storage import Storage
 
     digests = {}
-    for table in project.pipeline.inputs:
-        name = table.__table_name__
+    for name in run.registered:
         try:
-            digests[name] = inputs.load(desk.store, Storage(run.storage), name).digest
+            digests[name] = inputs.load(desk.store, Storage(run.storage), run.registered[name]).digest
         except InputError:
             digests[name] = "not registered"
     try:

@@ -69,9 +69,6 @@ def with_settings(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--output-format", type=click.Choice(["parquet", "arrow"]), help="[default: parquet]")
 @click.option("--run", "name", metavar="NAME", help="Name of the run.  [default: the pipeline's name]")
 @click.option("--partition-rows", type=int, metavar="N", help="Rows of a partition.")
-@click.option(
-    "--replace-input", is_flag=True, help="Register --input in place of what its name stands for now."
-)
 @with_desk
 @with_settings
 def command(
@@ -82,7 +79,6 @@ def command(
     output_format: str | None,
     name: str | None,
     partition_rows: int | None,
-    replace_input: bool,
     accept_changed_code: bool,
     quiet: bool,
 ) -> int:
@@ -106,8 +102,16 @@ def command(
     paths = parse(inputs, project.pipeline)
     name = runs.check_name(name or project.pipeline.name)
     existing = runs.find(desk.store, name)
-    registrar = Registrar(desk.store, desk.storage, project.pipeline, paths, replace=replace_input)
-    registrar.check_given()
+    registrar = Registrar(
+        desk.store,
+        desk.storage,
+        project.pipeline,
+        paths,
+        name,
+        begun=existing is not None,
+        provided=project.factory is not None,
+    )
+    names = registrar.names()
     register = _registration(desk, registrar, existing, partition_rows)
     late = config.run.instances == 1 and registrar.needs_spark()
     if not late:
@@ -118,6 +122,7 @@ def command(
         instance=instance_id(),
         store=config.store,
         storage=config.storage,
+        inputs=names,
         output=output or (existing.output if existing else None),
         output_format=output_format or (existing.output_format if existing else "parquet"),
         accept_changed_code=accept_changed_code,
@@ -151,6 +156,7 @@ def resume(desk: Desk, name: str, source: str | None, accept_changed_code: bool,
         instance=instance_id(),
         store=config.store,
         storage=run.storage,
+        inputs=run.registered,
         output=run.output,
         output_format=run.output_format,
         accept_changed_code=accept_changed_code,

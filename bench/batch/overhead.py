@@ -1,0 +1,28 @@
+"""(a) What a run costs over reading, transforming and writing with plain PySpark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import penstock as ps
+from bench import trades
+from bench.batch.running import Outputs, measured_penstock, measured_plain, partition_rows, plain
+from bench.lab import Lab
+from bench.measuring import compare
+from bench.results import Result
+
+GOAL = 1.10
+PARTITIONS = 4
+
+
+def run(lab: Lab) -> Iterator[Result]:
+    outputs = Outputs()
+    rows = partition_rows(lab.rows, PARTITIONS)
+    for pipeline, what in ((trades.frames, "DataFrame stages"), (trades.mixed, "Arrow stages in the middle")):
+        yield compare(
+            f"(a) run without checkpoints ÷ plain script, {what} (s)",
+            measured_penstock(lab, pipeline, outputs, rows=rows, checkpoint=ps.Never()),
+            measured_plain(lab, plain, outputs),
+            repeat=lab.repeat,
+            goal=GOAL,
+        )

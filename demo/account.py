@@ -1,0 +1,81 @@
+"""What the events and the store tell about the takeover."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from demo.killing import Death
+from penstock.ranges import Range
+from penstock.runner.events import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The life of one partition: who had it, under which tokens, and how it was finished."""
+
+    partition: Range
+    owners: tuple[str, ...]
+    tokens: tuple[int, ...]
+    resumed_at: int | None
+    """The first stage that its last owner ran, if that was not the first one of all."""
+    finished: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Recomputed:
+    """The work that was lost, in rows times stages."""
+
+    claims: int
+    """Claims in flight when the instance died."""
+    rows: int
+    """Rows of the stages that had begun and were not checkpointed."""
+    reused: int
+    """Rows of the stages that the survivor took from checkpoints."""
+    total: int
+    """Rows of all stages of all partitions."""
+    as_expected: bool
+    """Each claim was resumed right after its last checkpoint, and no completed partition was touched."""
+
+
+def lives(events: Sequence[Event]) -> list[Claimed]:
+    """Every partition that was claimed, in row order."""
+    found: dict[Range, list[Event]] = {}
+    for event in events:
+        found.setdefault(event.partition, []).append(event)
+    return [_life(partition, found[partition]) for partition in sorted(found, key=lambda r: r.begin)]
+
+
+def _life(partition: Range, events: Sequence[Event]) -> Claimed:
+    claims = [e for e in events if e.kind == "claimed"]
+    last = claims[-1].token
+    resumed = [e.stage for e in events if e.kind == "resumed" and e.token == last]
+    return Claimed(
+        partition,
+        tuple(e.instance for e in claims),
+        tuple(e.token for e in claims),
+        resumed[0] if resumed else None,
+        any(e.kind == "acked" and e.token == last for e in events),
+    )
+
+
+def recomputed(claimed: Sequence[Claimed], death: Death, stages: int) -> Recomputed:
+    """What the death cost.
+
+    With a checkpoint after every stage that is, for each claim in flight, the one stage that it was
+    at. Stages after that one had not begun: whoever runs them runs them for the first time.
+    """
+    saved = {v.range: max((c.stage + 1 for c in v.checkpoints), default=0) for v in death.held}
+    as_expected = all(
+        (c.resumed_at or 0) == saved[c.partition] and len(c.owners) == 2
+        if c.partition in saved
+        else c.resumed_at is None and len(c.owners) == 1
+        for c in claimed
+    )
+    return Recomputed(
+        claims=len(saved),
+        rows=sum(partition.rows for partition in saved),
+        reused=sum(partition.rows * done for partition, done in saved.items()),
+        total=sum(c.partition.rows for c in claimed) * stages,
+        as_expected=as_expected,
+    )

@@ -1,0 +1,3 @@
+"""Order fulfilment: from orders to allocations, shipments and invoices."""
+
+from __future__ import annotations

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock import instances
+from penstock.config import RunConfig, SparkConfig
+from penstock.errors import DefinitionError, StorageFull
+from penstock.instances import Instance, Supervisor, divided, error_from_json, report_from_json, share
+from penstock.job import Job
+from penstock.runner import Report
+
+if TYPE_CHECKING:
+    import pytest
+
+JOB = Job("nowhere.py", "r", "x", "sqlite:///store.db", "storage", settings=RunConfig(max_batches=5))
+
+
+def test_a_job_travels() -> None:
+    job = replace(JOB, spark=SparkConfig(conf={"spark.x": "1"}))
+    assert Job.from_json(json.loads(json.dumps(job.to_json()))) == job
+
+
+def test_the_machine_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instances, "local_cores", lambda master: 4)
+    monkeypatch.setattr(instances, "_machine_mb", lambda: 4000)
+    assert divided(SparkConfig(), 2) == SparkConfig(master="local[2]")
+    assert divided(SparkConfig(), 8).master == "local[1]"
+    assert divided(SparkConfig(master="local[4]"), 2).master == "local[4]"
+    assert divided(SparkConfig(memory="4g"), 2).memory == "1600m"
+    assert divided(SparkConfig(memory="4g"), 1).memory == "4g"
+
+
+def test_batches_are_shared() -> None:
+    jobs = share(JOB, 2)
+    assert [j.instance for j in jobs] == ["a", "b"]
+    assert [j.settings.max_batches for j in jobs] == [3, 2]
+    assert len(share(JOB, 9)) == 5
+    assert [j.settings.max_batches for j in share(replace(JOB, settings=RunConfig()), 2)] == [None, None]
+
+
+def test_errors_and_reports_travel() -> None:
+    error = error_from_json({"code": "storage-full", "what": "no space", "left": "x", "next": "y"})
+    assert type(error) is StorageFull
+    assert (error.what, error.left, error.hint) == ("no space", "x", "y")
+    report = Report("r", "a", "complete", acked=2, rows=7)
+    assert report_from_json(report.to_json()) == report
+
+
+def test_an_instance_tells_why_it_could_not_begin(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    ended: list[Instance] = []
+    job = replace(JOB, source=str(tmp_path / "broken.py"))
+    with Supervisor([job], on_end=ended.append) as supervisor:
+        assert supervisor.wait(60)
+    (instance,) = supervisor.instances
+    assert ended == [instance]
+    assert isinstance(instance.error, DefinitionError)
+    assert instance.code == 2
+    assert instance.state == "ended"
+
+
+def test_a_killed_instance_is_reported_with_its_signal(tmp_path: Path) -> None:
+    with Supervisor([replace(JOB, source=_sleeper(tmp_path))]) as supervisor:
+        (instance,) = supervisor.instances
+        assert instance.name == "x"
+        _wait_for(tmp_path / "pid")
+        os.kill(instance.pid, signal.SIGKILL)
+        assert supervisor.wait(30)
+    assert instance.state == "died"
+    assert instance.cause == "killed by SIGKILL"
+    assert supervisor.reports == []
+
+
+def test_instances_do_not_outlive_their_supervisor(tmp_path: Path) -> None:
+    job = json.dumps(replace(JOB, source=_sleeper(tmp_path)).to_json())
+    program = (
+        "import json\nfrom penstock.instances import Supervisor\nfrom penstock.job import Job\n"
+        f"with Supervisor([Job.from_json(json.loads({job!r}))]) as supervisor:\n    supervisor.wait()\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program])
+    child = int(_wait_for(tmp_path / "pid"))
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 30
+    while _lives(child):
+        assert time.monotonic() < deadline, "the instance still runs"
+        time.sleep(0.05)
+
+
+def _sleeper(folder: Path) -> str:
+    """A pipeline file that says who imports it and then takes for ever."""
+    text = f"import os, time\nopen({str(folder / 'new')!r}, 'w').write(str(os.getpid()))\n"
+    text += f"os.rename({str(folder / 'new')!r}, {str(folder / 'pid')!r})\ntime.sleep(600)\n"
+    (folder / "sleeper.py").write_text(text)
+    return str(folder / "sleeper.py")
+
+
+def _wait_for(path: Path) -> str:
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} does not appear"
+        time.sleep(0.05)
+    return path.read_text()
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    # A dead process whose new parent has not looked yet counts as dead.
+    status = Path(f"/proc/{pid}/stat")
+    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"

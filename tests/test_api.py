@@ -1,0 +1,66 @@
+"""What `penstock` exports, and what importing it costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import penstock
+
+EXPORTED = [
+    "Dataset",
+    "EveryNStages",
+    "EveryStage",
+    "FencedError",
+    "Never",
+    "Output",
+    "PenstockError",
+    "Pipeline",
+    "Precision",
+    "Range",
+    "Report",
+    "Resource",
+    "Retry",
+    "Runner",
+    "RunnerConfig",
+    "SparkConfig",
+    "Storage",
+    "Table",
+    "TerminalError",
+    "TransientError",
+    "arrow_transform",
+    "derived",
+    "open_store",
+    "register",
+    "start_spark",
+    "transform",
+    "verify",
+]
+
+
+def test_the_exported_names_are_exactly_these() -> None:
+    assert penstock.__all__ == EXPORTED
+    assert set(dir(penstock)) == {*EXPORTED, "__version__"}
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_every_name_resolves(name: str) -> None:
+    assert callable(getattr(penstock, name))
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Pipelin'"):
+        _ = penstock.Pipelin
+
+
+def test_importing_costs_neither_spark_nor_arrow() -> None:
+    program = (
+        "import sys, penstock\n"
+        "dir(penstock), penstock.__version__\n"
+        "heavy = {'pyspark', 'pyarrow', 'pandas', 'numpy', 'apsw', 'rich'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
