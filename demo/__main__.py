@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(width=None if sys.stdout.isatty() else 110, highlight=False)
     began = time.monotonic()
     _heading(console, f"Making {options.rows:,} trades")
-    scene = prepare(options.folder.resolve(), options.rows)
+    scene = prepare(options.folder.resolve(), options.rows, options.partitions)
     make_trades(scene)
     with ps.open_store(scene.config.store) as store:
         register(scene, store)
@@ -56,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m demo", description="See a pipeline survive kill -9.")
     parser.add_argument("--rows", type=int, default=2_000_000, help="trades to make (default: two million)")
+    parser.add_argument("--partitions", type=int, default=20, help="in how many pieces (default: 20)")
     parser.add_argument("--folder", type=Path, default=Path(".demo"), help="where (default: .demo)")
     return parser.parse_args(arguments)
 
@@ -83,7 +84,9 @@ def _run(console: Console, scene: Scene, store: ps.Store) -> tuple[Ledger, Death
             death = kill_in_the_middle(supervisor, ledger, store, scene.run, partitions, shown.look)
             if death is not None:
                 held = ", ".join(str(view.range) for view in death.held)
-                shown.say(f"💀 kill -9 {death.pid}: {death.instance} dies while it works on {held}", "bold red")
+                shown.say(
+                    f"💀 kill -9 {death.pid}: {death.instance} dies while it works on {held}", "bold red"
+                )
             supervisor.wait()
         except BaseException:
             supervisor.kill()
@@ -109,9 +112,10 @@ def _account(
     cost = recomputed(claimed, death, len(stages))
     verdicts.add(
         cost.as_expected and all(c.finished for c in claimed),
-        f"{cost.rows:,} of {cost.total:,} rows × stages computed again ({cost.rows / cost.total:.1%}): "
-        f"the stage at which each of {cost.claims} claims in flight was; {cost.reused:,} came from checkpoints",
+        f"computed again: {cost.rows:,} rows, for the one stage that each of {cost.claims} claims was at "
+        f"({cost.rows / cost.total:.1%} of all work)",
     )
+    verdicts.add(True, f"taken from checkpoints: {cost.reused:,} rows of the stages before it")
     found = ps.verify(store, scene.run)
     verdicts.add(found.ok, f"verify: {found.rows_in:,} of {scene.rows:,} input rows processed once")
     for check in found.checks:
@@ -155,7 +159,9 @@ def _claims(claimed: Sequence[Claimed], stages: Sequence[str], death: Death | No
             Text(f"{owner} 💀" if death and owner == death.instance and n + 1 < len(each.owners) else owner)
             for n, owner in enumerate(each.owners)
         )
-        began = f"stage {first} ({stages[first]}), from its checkpoint" if first else "stage 0, from the input"
+        began = (
+            f"stage {first} ({stages[first]}), from its checkpoint" if first else "stage 0, from the input"
+        )
         style = "bold" if len(each.owners) > 1 else "dim"
         table.add_row(str(each.partition), owners, " → ".join(map(str, each.tokens)), began, style=style)
     return table
@@ -183,7 +189,7 @@ def _nothing() -> Iterator[None]:
 
 @contextmanager
 def _stderr_to(path: Path) -> Iterator[None]:
-    """Let processes that are started inside the block write to a file: Spark is talkative when it is killed."""
+    """Let processes started inside the block write to a file: Spark is talkative when it is killed."""
     kept = os.dup(2)
     with path.open("a") as file:
         os.dup2(file.fileno(), 2)

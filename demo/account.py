@@ -24,7 +24,7 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Recomputed:
-    """The work that was lost, in rows times stages."""
+    """The work that was lost. A row counts once for each stage that it went through."""
 
     claims: int
     """Claims in flight when the instance died."""

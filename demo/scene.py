@@ -16,7 +16,6 @@ from penstock.project import load as load_project
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "trades"
 NAMES = ("north", "south")
-PARTITIONS = 20
 
 _SETTINGS = """\
 # Made by the demo.
@@ -70,13 +69,13 @@ class Scene:
         return [replace(job, instance=name) for name in NAMES]
 
 
-def prepare(folder: Path, rows: int) -> Scene:
+def prepare(folder: Path, rows: int, partitions: int) -> Scene:
     """An empty directory for the demo, but for its project file."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / ".gitignore").write_text("*\n")
     settings = folder / "penstock.toml"
-    settings.write_text(_SETTINGS.format(partition_rows=max(1, -(-rows // PARTITIONS))))
+    settings.write_text(_SETTINGS.format(partition_rows=-(-rows // partitions)))
     return Scene(folder, rows, load_project(str(EXAMPLE / "pipeline.py")), load(settings, environ={}))
 
 

@@ -35,7 +35,8 @@ class Screen(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing to take down."""
+        """Take down what `__enter__` has put up."""
+        return
 
     def say(self, text: str, style: str = "") -> None:
         """A line that stays."""
@@ -43,7 +44,9 @@ class Screen(ABC):
 
     def tell(self, event: Event) -> None:
         if event.kind == "resumed":
-            self.say(f"{event.instance} takes over {event.partition} and goes on with stage {event.stage}", "cyan")
+            self.say(
+                f"{event.instance} takes over {event.partition} and goes on with stage {event.stage}", "cyan"
+            )
         elif event.kind in ("lost", "failed", "poisoned", "set-aside"):
             self.say(f"{event.instance}: {event.partition} {event.kind}: {event.message}", "yellow")
 
@@ -58,7 +61,9 @@ class Lines(Screen):
     def tell(self, event: Event) -> None:
         super().tell(event)
         if event.kind == "acked":
-            self.say(f"{event.instance} finished {event.partition}  ({self.ledger.done} of {self.partitions})")
+            self.say(
+                f"{event.instance} finished {event.partition}  ({self.ledger.done} of {self.partitions})"
+            )
 
     def look(self) -> None:
         """Everything was said when it happened."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from fulfilment.tables import Customers, Invoices, Lines, Orders, Shipments
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from fulfilment.tables import Customers, Invoices, Lines, Orders, Shipments
 from penstock import Resource, transform
 
 
@@ -45,7 +45,9 @@ def invoice(orders: DataFrame, customers: DataFrame, lines: DataFrame, shipments
 def tax(invoices: DataFrame, tax_rates: dict[str, Decimal]) -> DataFrame:
     net = F.col("goods") + F.col("shipping")
     due = F.round(net * _rate(tax_rates), 2)
-    return invoices.withColumns({"tax": due.cast("decimal(14,2)"), "total": (net + due).cast("decimal(14,2)")})
+    return invoices.withColumns(
+        {"tax": due.cast("decimal(14,2)"), "total": (net + due).cast("decimal(14,2)")}
+    )
 
 
 def _rate(rates: dict[str, Decimal]) -> Column:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 PRODUCTS = 500
 CUSTOMERS = 2_000
-_OPENING = datetime(2026, 3, 2, 8, tzinfo=timezone.utc)
+_OPENING = datetime(2026, 3, 2, 8, tzinfo=UTC)
 _COUPONS = [None, None, None, None, "SPRING", "WELCOME", "STAFF", "EXPIRED"]
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fulfilment.tables import Customers, Lines, Orders, Products
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from fulfilment.tables import Customers, Lines, Orders, Products
 from penstock import transform
 
 

@@ -8,7 +8,6 @@ from fulfilment.pricing import amount, discount, price
 from fulfilment.shipping import fee, fetch_tariff, pack
 from fulfilment.stock import allocate
 from fulfilment.tables import Allocations, Customers, Invoices, Orders, Products, Shipments
-
 from penstock import Pipeline
 
 pipeline = Pipeline(

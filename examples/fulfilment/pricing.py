@@ -6,10 +6,10 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from fulfilment.tables import Lines, Products
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from fulfilment.tables import Lines, Products
 from penstock import Resource, arrow_transform, transform
 
 

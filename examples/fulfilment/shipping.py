@@ -6,11 +6,11 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from fulfilment.carrier import CarrierBusy, rate_card
-from fulfilment.tables import Allocations, Shipments
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from fulfilment.carrier import CarrierBusy, rate_card
+from fulfilment.tables import Allocations, Shipments
 from penstock import Resource, Retry, arrow_transform, transform
 
 tariff = Resource("tariff")

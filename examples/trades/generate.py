@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 ROWS_PER_GROUP = 100_000
-_OPENING = datetime(2026, 3, 2, 9, 30, tzinfo=timezone.utc)
+_OPENING = datetime(2026, 3, 2, 9, 30, tzinfo=UTC)
 _SYMBOLS = ["AAPL", "AZN", "HSBA", "MSFT", "NESN", "NVDA", "SAP", "SIE", "SONY", "TM", "UBSG", "VOD"]
 # One trade in eleven is in a currency that we hold no rate for, and will not be valid.
 _CURRENCIES = ["USD", "USD", "USD", "USD", "EUR", "EUR", "EUR", "GBP", "CHF", "JPY", "XTS"]

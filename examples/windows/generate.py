@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 SECONDS_PER_HOUR = 3_600
-_MIDNIGHT = datetime(2026, 3, 2, tzinfo=timezone.utc)
+_MIDNIGHT = datetime(2026, 3, 2, tzinfo=UTC)
 
 
 def readings(sensor: int, hours: int) -> pa.Table:

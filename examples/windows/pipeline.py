@@ -1,4 +1,6 @@
-"""Windows over windows: readings → minutes → baseline → hours and episodes, with a checkpoint between any two.
+"""Windows over windows: readings → minutes → baseline → hours and episodes.
+
+Each arrow is a stage, with a checkpoint between any two.
 
 A logger writes one row a second for each sensor, empty where the sensor said nothing, sensor after
 sensor. With 86,400 rows to a partition, a partition is one day of one sensor and no window crosses
@@ -74,14 +76,11 @@ def plausible(readings: DataFrame) -> DataFrame:
 
 @transform(reads=Readings, writes=Minutes)
 def minutes(readings: DataFrame) -> DataFrame:
-    return (
-        readings.groupBy("sensor", F.window("at", "1 minute").start.alias("minute"))
-        .agg(
-            F.count("*").alias("readings"),
-            F.min("celsius").alias("low"),
-            F.max("celsius").alias("high"),
-            F.avg("celsius").alias("mean"),
-        )
+    return readings.groupBy("sensor", F.window("at", "1 minute").start.alias("minute")).agg(
+        F.count("*").alias("readings"),
+        F.min("celsius").alias("low"),
+        F.max("celsius").alias("high"),
+        F.avg("celsius").alias("mean"),
     )
 
 

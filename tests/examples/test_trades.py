@@ -7,12 +7,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 
 from tests.examples.support import Example, generator
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 ROWS, PARTITION = 4_000, 1_500
@@ -62,7 +62,9 @@ def test_output_is_what_plain_python_computes(example: Example, spark: SparkSess
         of[2] += t["notional"] * t["rate"]
     found = example.output("positions").group_by(["account", "symbol"])
     totals = found.aggregate([("trades", "sum"), ("quantity", "sum"), ("usd", "sum")]).to_pylist()
-    assert {(p["account"], p["symbol"]): [p["trades_sum"], p["quantity_sum"], p["usd_sum"]] for p in totals} == sums
+    assert {
+        (p["account"], p["symbol"]): [p["trades_sum"], p["quantity_sum"], p["usd_sum"]] for p in totals
+    } == sums
 
 
 def test_the_same_rows_make_the_same_trades() -> None:

@@ -30,7 +30,8 @@ MINUTES = """
         SELECT *, row_number() OVER (PARTITION BY sensor ORDER BY minute) AS n FROM minutes
     ), usual AS (
         SELECT now.sensor, now.n, avg(past.mean) AS baseline
-        FROM ranked now JOIN ranked past ON now.sensor = past.sensor AND past.n BETWEEN now.n - 15 AND now.n - 1
+        FROM ranked now
+        JOIN ranked past ON now.sensor = past.sensor AND past.n BETWEEN now.n - 15 AND now.n - 1
         GROUP BY now.sensor, now.n
     )
     SELECT ranked.*, coalesce(mean - baseline >= 4, false) AS hot

@@ -78,8 +78,8 @@ class RunnerConfig:
     """What a `Runner` is told. Times are in seconds.
 
     ``run`` names the run (default: the pipeline's name); all instances with the same name work on it
-    together. ``inputs`` says under which name the input for a table is registered, where that is not
-    the table's own. ``output`` is where output files go (default: the runner's storage).
+    together. ``inputs`` says under which name the input for a table is registered (default: as the run
+    began, or else the table's own name). ``output`` is where output files go (default: the runner's storage).
     """
 
     run: str | None = None

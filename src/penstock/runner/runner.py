@@ -82,6 +82,10 @@ class Runner:
         self._events: deque[Event] = deque(maxlen=_KEPT_EVENTS)
         self._slots = self.config.max_batches
 
+    @property
+    def _run_name(self) -> str:
+        return self.config.run or self.pipeline.name
+
     def stop(self) -> None:
         """Ask the runner to give its claims back and return. Safe to call from a signal handler."""
         self._stopping.set()
@@ -115,7 +119,7 @@ class Runner:
         resources = resources_by_stage(self.pipeline, {})
         primary = next(iter(registered.values()))
         wanted = Run(
-            name=self.config.run or self.pipeline.name,
+            name=self._run_name,
             pipeline=self.pipeline.name,
             inputs=digests,
             registered={table: found.name for table, found in registered.items()},
@@ -157,9 +161,11 @@ class Runner:
     def _inputs(self, factory: DatasetFactory | None) -> dict[str, Input]:
         """The registered inputs, unchanged and of fitting types. Further ones may be the factory's."""
         known = inputs.names(self.store) if factory else []
+        begun = runs.find(self.store, self._run_name)
+        names = {**(begun.registered if begun else {}), **self.config.inputs}
         found = {}
         for number, table in enumerate(self.pipeline.inputs):
-            name = self.config.inputs.get(table.__table_name__, table.__table_name__)
+            name = names.get(table.__table_name__, table.__table_name__)
             if number and factory and name not in known:
                 continue
             registered = inputs.load(self.store, self.storage, name)

@@ -70,8 +70,6 @@ def write(
 
 def _write_in_jvm(spark: SparkSession, flow: Flow, storage: Storage, folder: str) -> tuple[FileRecord, ...]:
     frame: DataFrame = flow.frame(spark)
-    # Spark's default, INT96, is read in nanoseconds by others, which end in the year 2262.
-    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     _guarded(frame, flow.schema, flow.table).write.mode("errorifexists").parquet(storage.location(folder))
     paths = [path for path, _ in storage.list(folder) if path.endswith(".parquet")]
     records = _on_executors(spark, _Seal(storage), paths)

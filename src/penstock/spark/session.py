@@ -35,6 +35,8 @@ _QUERY_SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     # Without it a batch of the wrong type fails as `Cannot call getInt`.
     "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
+    # Spark's default, INT96, is read in nanoseconds by others, which end in the year 2262.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
 _CLASSIC_SETTINGS = {
