@@ -8,7 +8,9 @@ for one that is computed: a changed column that was not declared is an undeclare
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import (
@@ -64,7 +66,8 @@ def check_transform(
     }
     arguments |= {name: resources[name] for name in wanted}
     try:
-        result = results(bound, bound.transform.function(**arguments))
+        with _quiet():
+            result = results(bound, bound.transform.function(**arguments))
         for table, frame in result.items():
             check_columns(
                 bound, tables[table], frame, {f.name for f in bound.reads if f.table == table} | {OTHERS}
@@ -77,6 +80,17 @@ def check_transform(
             raise explained from error
         return False
     return True
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep PySpark from printing an analysis error: what it means is said by us."""
+    logger = logging.getLogger("SQLQueryContextLogger")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 def results(bound: Bound, returned: Any) -> dict[str, DataFrame]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import pickle
 import re
 import shlex
 import sys
@@ -12,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from penstock.config import SparkConfig
 from penstock.errors import MissingPackage
@@ -123,9 +124,27 @@ class _Captured(Generic[T]):
     value: T
 
 
+@dataclass(frozen=True, slots=True)
+class _Broadcast(Generic[T]):
+    pickled: Any
+
+    @property
+    def value(self) -> T:
+        value: T = pickle.loads(self.pickled.value)  # noqa: S301
+        return value
+
+
 def broadcast(spark: SparkSession, value: T) -> Shared[T]:
-    """Make ``value`` available to executors. Connect has no broadcasts: there it travels in the closure."""
-    return _Captured(value) if is_connect(spark) else spark.sparkContext.broadcast(value)
+    """Make ``value`` available to executors. Connect has no broadcasts: there it travels in the closure.
+
+    It is pickled here, because Spark's own way cannot send objects of classes that executors cannot
+    import, such as those of the file that defines the pipeline.
+    """
+    if is_connect(spark):
+        return _Captured(value)
+    from pyspark import cloudpickle
+
+    return _Broadcast(spark.sparkContext.broadcast(cloudpickle.dumps(value)))  # type: ignore[no-untyped-call]
 
 
 def local_cores(master: str) -> int | None:

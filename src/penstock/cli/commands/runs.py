@@ -82,7 +82,7 @@ class Details:
             ("partitions", f"{count(s.total.partitions, 'partition')} of {amount(run.partition_rows)} rows"),
             ("", f"{amount(s.completed.partitions)} completed, {claimed}"),
             ("", f"{amount(s.pending.partitions)} pending, {amount(s.poisoned.partitions)} poisoned"),
-            ("failures", amount(s.failures)),
+            ("failed or lost", f"{count(s.failures, 'attempt')}"),
             ("output", f"{run.output} ({', '.join(run.outputs)}; {run.output_format})"),
             ("storage", run.storage),
             ("stages", ", ".join(f"{n} {stage.names}" for n, stage in enumerate(run.fingerprint.stages))),
