@@ -28,21 +28,10 @@ from penstock.tables import Table, spark_type
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.pipeline.pipeline import Pipeline
 
 # Stands for all fields that the transform did not declare: it has to come out as it went in.
 OTHERS = "_other_fields"
 _TAG = "penstock.field"
-
-
-def check_pipeline(spark: SparkSession, pipeline: Pipeline) -> None:
-    """Check every transform whose resources can be had without a dataset."""
-    from penstock.pipeline.execute import resources_by_stage
-
-    before = resources_by_stage(pipeline, {})
-    for stage in pipeline.stages:
-        for bound in stage.transforms:
-            check_transform(spark, pipeline.tables, bound, before[stage.index])
 
 
 def check_transform(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,13 @@ class Executor:
         self.pipeline = pipeline
         self._checked: set[str] = set()
         self._handles: dict[tuple[str, int], tuple[Any, Any]] = {}
+
+    def check(self, resources: Sequence[Resources]) -> None:
+        """Check every transform whose plan can be had without rows; see `check_transform`."""
+        for stage in self.pipeline.stages:
+            for bound in stage.transforms:
+                if check_transform(self.spark, self.pipeline.tables, bound, resources[stage.index]):
+                    self._checked.add(bound.name)
 
     def flows(self, dataset: Dataset) -> dict[str, Flow]:
         """The dataset's tables as flows, with the fields that the pipeline needs of them."""
@@ -233,11 +240,14 @@ def _cast(frame: DataFrame, table: type[Table], names: list[str]) -> DataFrame:
     from pyspark.sql import functions as F
 
     columns = []
+    narrower = False
     for name in names:
         want = spark_type(table.__fields__[name].type)
-        column = F.col(name)
-        columns.append(column if same(frame.schema[name].dataType, want) else column.cast(want).alias(name))
-    return frame.select(*columns)
+        fits = same(frame.schema[name].dataType, want)
+        narrower |= not fits
+        columns.append(F.col(name) if fits else F.col(name).cast(want).alias(name))
+    # Each select is analysed anew: leave out the one that changes nothing.
+    return frame.select(*columns) if narrower or frame.columns != names else frame
 
 
 def _extended(schema: pa.Schema, written: pa.Schema) -> pa.Schema:

@@ -86,9 +86,9 @@ class Pipeline:
 
     def check(self, spark: SparkSession) -> None:
         """Check every transform against Spark's own analysis of what it does, without any data."""
-        from penstock.pipeline.check import check_pipeline
+        from penstock.pipeline.execute import Executor, resources_by_stage
 
-        check_pipeline(spark, self)
+        Executor(spark, self).check(resources_by_stage(self, {}))
 
     def run_on(self, dataset: Dataset, *, spark: SparkSession | None = None) -> Dataset:
         """Run all stages on a dataset, without this pipeline's own inputs, outputs and checkpoints."""

@@ -98,7 +98,6 @@ class Runner:
         """
         began = time.monotonic()
         spark = self._spark or _session()
-        self.pipeline.check(spark)
         run, board, bench = self._prepare(spark, dataset_factory)
         with Lease(
             self.store,
@@ -117,6 +116,8 @@ class Runner:
         registered = self._inputs(factory)
         digests = {name: found.digest for name, found in registered.items()}
         resources = resources_by_stage(self.pipeline, {})
+        executor = Executor(spark, self.pipeline)
+        executor.check(resources)
         primary = next(iter(registered.values()))
         wanted = Run(
             name=self._run_name,
@@ -142,7 +143,6 @@ class Runner:
             max_failures=self.config.max_failures,
             accept_changed_code=self.config.accept_changed_code,
         )
-        executor = Executor(spark, self.pipeline)
         bench = Bench(
             spark,
             self.pipeline,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_LEAST_TASK_ROWS = 100_000
 _MOST_TASK_ROWS = 4_000_000
 
 
@@ -149,11 +150,15 @@ class Work:
         return Flow.scan(name, Scan(schema, cut, kept=InputRows(name)))
 
     def _tasks(self, rows: int) -> int:
-        """As many tasks as keep every core busy when all claims of this instance run at once."""
+        """As many tasks as there are cores, if each has enough to do.
+
+        All cores work on one claim after the other, so that one is planned or published while the
+        next is computed.
+        """
         if self.bench.config.task_rows:
             return -(-rows // self.bench.config.task_rows)
-        share = -(-files.spark_parallelism(self.bench.spark) // self.bench.config.claims)
-        return max(share, -(-rows // _MOST_TASK_ROWS))
+        cores = files.spark_parallelism(self.bench.spark)
+        return max(min(cores, -(-rows // _LEAST_TASK_ROWS)), -(-rows // _MOST_TASK_ROWS))
 
     def _stage(
         self, stage: Stage, flows: Mapping[str, Flow], resources: Mapping[str, Any]

@@ -7,6 +7,7 @@ same job: what a lost or repeated attempt left behind is never listed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -17,6 +18,7 @@ import pyarrow as pa
 from penstock.errors import CorruptFile, NullInField, PenstockError, UsageError
 from penstock.spark.faults import carried, decode, encode
 from penstock.spark.flow import Batches, Flow, Scan
+from penstock.spark.session import is_local
 from penstock.storage import FileRecord, Sink, Storage
 from penstock.tables import spark_schema
 
@@ -72,8 +74,16 @@ def _write_in_jvm(spark: SparkSession, flow: Flow, storage: Storage, folder: str
     frame: DataFrame = flow.frame(spark)
     _guarded(frame, flow.schema, flow.table).write.mode("errorifexists").parquet(storage.location(folder))
     paths = [path for path, _ in storage.list(folder) if path.endswith(".parquet")]
-    records = _on_executors(spark, _Seal(storage), paths)
-    return tuple(r for r in records if r.rows)
+    return tuple(r for r in _sealed(spark, storage, paths) if r.rows)
+
+
+def _sealed(spark: SparkSession, storage: Storage, paths: Sequence[str]) -> list[FileRecord]:
+    """Records of Parquet files that Spark wrote; on a cluster, they are not read by the driver."""
+    seal = _Seal(storage)
+    if not is_local(spark):
+        return _on_executors(spark, seal, paths)
+    with ThreadPoolExecutor(min(4, len(paths) or 1)) as pool:
+        return list(pool.map(seal, paths))
 
 
 def _guarded(frame: DataFrame, schema: pa.Schema, table: str) -> DataFrame:

@@ -103,6 +103,11 @@ def cancel_tag(spark: SparkSession, tag: str) -> None:
         spark.sparkContext.cancelJobsWithTag(tag)
 
 
+def is_local(spark: SparkSession) -> bool:
+    """Whether tasks run in this process's own JVM, and so on this machine."""
+    return not is_connect(spark) and local_cores(spark.sparkContext.master or "") is not None
+
+
 def is_alive(spark: SparkSession) -> bool:
     """Whether the session's JVM (or Connect server) still answers."""
     try:
