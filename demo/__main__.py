@@ -25,6 +25,7 @@ from demo.scene import Scene, make_trades, prepare, register
 from demo.screen import screen
 from penstock.instances import Supervisor
 from penstock.runner.events import Event
+from penstock.store import Store
 
 
 class Verdicts:
@@ -61,7 +62,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _run(console: Console, scene: Scene, store: ps.Store) -> tuple[Ledger, Death | None]:
+def _run(console: Console, scene: Scene, store: Store) -> tuple[Ledger, Death | None]:
     """Two instances work on the run; one of them is killed."""
     stages = scene.project.pipeline.stages
     partitions = -(-scene.rows // scene.config.run.partition_rows)
@@ -98,7 +99,7 @@ def _run(console: Console, scene: Scene, store: ps.Store) -> tuple[Ledger, Death
 
 
 def _account(
-    console: Console, scene: Scene, store: ps.Store, ledger: Ledger, death: Death | None, began: float
+    console: Console, scene: Scene, store: Store, ledger: Ledger, death: Death | None, began: float
 ) -> int:
     claimed = lives(ledger.events)
     stages = [" + ".join(stage.names) for stage in scene.project.pipeline.stages]
@@ -135,7 +136,7 @@ def _account(
     return 0 if verdicts.ok else 1
 
 
-def _compared(console: Console, scene: Scene, store: ps.Store) -> list[plain.Comparison]:
+def _compared(console: Console, scene: Scene, store: Store) -> list[plain.Comparison]:
     folder = scene.folder / "plain"
     with console.status("The same in plain Spark …") if console.is_terminal else _nothing():
         with _stderr_to(scene.log):

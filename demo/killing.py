@@ -9,9 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from demo.ledger import Ledger
-from penstock.claims import Board, PartitionView, State
+from penstock.claims import PartitionView, State
 from penstock.errors import PenstockError
 from penstock.instances import Instance, Supervisor
+from penstock.runner import runs
 from penstock.store import Store
 
 # Part of the partitions that is done when the killing begins; later, nobody is waited for any more.
@@ -56,7 +57,7 @@ def _strike(instance: Instance, store: Store, run: str) -> tuple[PartitionView, 
     """Stop the process, look at what it holds, and kill it only if there is a checkpoint to resume from."""
     os.kill(instance.pid, signal.SIGSTOP)
     try:
-        claimed = Board.open(store, run).partitions({State.CLAIMED})
+        claimed = runs.board(store, run).partitions({State.CLAIMED})
         held = tuple(view for view in claimed if view.owner == instance.name)
     except PenstockError:
         os.kill(instance.pid, signal.SIGCONT)

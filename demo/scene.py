@@ -13,6 +13,7 @@ from penstock.config import Config, load
 from penstock.job import Job
 from penstock.project import Project
 from penstock.project import load as load_project
+from penstock.store import Store
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "trades"
 NAMES = ("north", "south")
@@ -83,7 +84,7 @@ def make_trades(scene: Scene) -> None:
     _generator().write(scene.trades, scene.rows)
 
 
-def register(scene: Scene, store: ps.Store) -> None:
+def register(scene: Scene, store: Store) -> None:
     [table] = scene.project.pipeline.inputs
     ps.register(
         None,

@@ -3,11 +3,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.config import Config, RunConfig, SparkConfig, cache_directory, load
 from penstock.errors import ConfigError
+from penstock.runner import RunnerConfig
 
 
 @pytest.fixture(autouse=True)
@@ -166,3 +168,25 @@ def test_cache_directory() -> None:
 def test_no_heavy_imports() -> None:
     program = "import sys, penstock.config; assert not {'pyspark', 'pyarrow'} & set(sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"claims": 0},
+        {"max_failures": 0},
+        {"max_batches": 0},
+        {"lease_ttl": 0.0},
+        {"lease_ttl": -1.0},
+        {"renew_every": 10.0},
+        {"renew_every": 0.0},
+    ],
+)
+def test_a_runner_is_told_what_makes_sense(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        RunnerConfig(**wrong)
+
+
+def test_what_the_defaults_say_makes_sense() -> None:
+    assert RunnerConfig.from_settings(RunConfig()).max_batches is None
+    assert RunnerConfig(renew_every=9.0).renewal == 9.0

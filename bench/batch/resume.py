@@ -24,7 +24,8 @@ from bench.batch.running import (
 from bench.lab import Lab, Place
 from bench.measuring import say, timed
 from bench.results import Result
-from penstock.claims import Board, State
+from penstock.claims import State
+from penstock.runner import runs
 
 if TYPE_CHECKING:
     from penstock.claims import PartitionView
@@ -125,7 +126,7 @@ def _left(place: Place) -> tuple[float, list[PartitionView]]:
     """The partitions that the dead instance had touched, once its lease is over; seconds until then."""
     began = time.monotonic()
     with ps.open_store(place.store) as store:
-        board = Board.open(store, PIPELINE.name)
+        board = runs.board(store, PIPELINE.name)
         while any(view.alive for view in board.partitions({State.CLAIMED}, touched=True)):
             time.sleep(0.05)
         waited = time.monotonic() - began

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from penstock.settings import SETTINGS, Setting
 FILE_NAME = "penstock.toml"
 _PREFIX = "PENSTOCK_"
 _SQLITE = "sqlite:///"
+_SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,11 @@ def cache_directory(environ: Mapping[str, str] = os.environ) -> Path:
     if shared := environ.get("XDG_CACHE_HOME"):
         return Path(shared).absolute() / "penstock"
     return Path.home() / ".cache" / "penstock"
+
+
+def is_secret(key: str) -> bool:
+    """Whether the value of a setting of this name must not be shown."""
+    return _SECRET.search(key) is not None
 
 
 @dataclass(frozen=True, slots=True)

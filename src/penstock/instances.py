@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -198,17 +199,20 @@ class Supervisor:
 
 
 def share(job: Job, instances: int) -> list[Job]:
-    """A job for each of several instances, with the machine's cores, memory and batches divided."""
+    """A job for each of several instances, with the machine's cores, memory and batches divided.
+
+    They are called ``a-3f2c``, ``b-3f2c``, …, alike in what tells them from those of other commands.
+    """
     batches = job.settings.max_batches
     if batches is not None:
         instances = min(instances, batches)
     spark = divided(job.spark, instances)
-    jobs = []
+    jobs, family = [], secrets.token_hex(2)
     for n in range(instances):
         part = None if batches is None else batches // instances + (n < batches % instances)
         settings = replace(job.settings, max_batches=part)
-        name = ascii_lowercase[n] if instances <= len(ascii_lowercase) else f"i{n}"
-        jobs.append(replace(job, instance=name, settings=settings, spark=spark))
+        letter = ascii_lowercase[n] if instances <= len(ascii_lowercase) else f"i{n}"
+        jobs.append(replace(job, instance=f"{letter}-{family}", settings=settings, spark=spark))
     return jobs
 
 

@@ -124,6 +124,7 @@ def perform(
                 spark=spark,
                 listener=listener,
                 source=project.source,
+                handle_signals=False,
             )
             stop.attach(runner)
             return runner.run(project.factory)

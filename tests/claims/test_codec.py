@@ -7,8 +7,6 @@ from penstock.claims.model import (
     Accepted,
     CheckpointRef,
     Failure,
-    Grant,
-    Granted,
     Memory,
     Record,
     Shard,
@@ -26,16 +24,17 @@ def test_everything_comes_back() -> None:
         10,
         (
             Record(Range(1280, 1290), State.PENDING, 1),
-            Record(Range(1290, 1300), State.CLAIMED, 2, 'a "b"\n', "s"),
-            Record(Range(1300, 1310), State.CLAIMED, 2, "a", "s", 1, (Failure("a", "x\ny"),), REFS),
+            Record(Range(1290, 1300), State.CLAIMED, 2, 'a "b"\n', "s", request="q.1"),
+            Record(
+                Range(1300, 1310), State.CLAIMED, 2, "a", "s", 1, (Failure("a", "x\ny"),), REFS, "", "q.2"
+            ),
             Record(Range(1310, 1320), State.COMPLETED, 3, "a", digest="abc"),
             Record(Range(1320, 1321), State.COMPLETED, 3, "a", "", 2, (Failure("", ""),), (), "abc"),
             Record(Range(1330, 1340), State.POISONED, 3, errors=(Failure("b", "boom"),)),
         ),
         (
-            Memory("r1", Granted((Grant(Range(1280, 1290), 1), Grant(Range(1290, 1300), 2, 1, REFS)))),
+            Memory("r1", Accepted(State.PENDING)),
             Memory("r2", Accepted(State.POISONED)),
-            Memory("r3", Granted(())),
         ),
     )
     assert decode(encode(shard)) == shard

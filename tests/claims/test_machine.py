@@ -25,6 +25,8 @@ from penstock.ranges import Range
 
 P, C, D, X = State.PENDING, State.CLAIMED, State.COMPLETED, State.POISONED
 EMPTY = Shard(Range(0, 45), 10)
+FIRST = CheckpointRef(1, 2, "d1")
+SECOND = CheckpointRef(2, 2, "d2")
 
 
 def alive(session: str) -> bool:
@@ -83,6 +85,17 @@ def bare(after: Shard) -> Shard:
             [(10, 20, 2), (0, 10, 3)],
             id="fewest failures first",
         ),
+        pytest.param(
+            shard(
+                record(0, 10, P, 3, attempts=3, checkpoints=(FIRST,)),
+                record(10, 20, P, 2, attempts=2, checkpoints=(FIRST,)),
+                record(20, 30, P, 1, attempts=1, checkpoints=(FIRST,)),
+                record(30, 40, P, 1, checkpoints=(FIRST,)),
+            ),
+            5,
+            [(30, 40, 2), (20, 30, 2), (40, 45, 1), (10, 20, 3), (0, 10, 4)],
+            id="begun only until it failed twice",
+        ),
         pytest.param(shard(record(0, 45, D)), 1, [], id="completed"),
         pytest.param(shard(record(0, 45, X)), 1, [], id="poisoned"),
         pytest.param(shard(record(0, 45, C)), 1, [], id="claimed"),
@@ -111,9 +124,9 @@ def test_a_dead_session_claims_nothing() -> None:
 
 def test_a_lease_that_ran_out_counts_as_a_failure() -> None:
     refs = (CheckpointRef(2, 1, "d"),)
-    before = shard(record(0, 10, C, owner="other", session="dead", attempts=1, checkpoints=refs))
+    before = shard(record(0, 10, C, owner="other", session="dead", checkpoints=refs))
     after, answer = apply(before, claim(), alive)
-    assert answer == Granted((Grant(Range(0, 10), 2, 2, refs),))
+    assert answer == Granted((Grant(Range(0, 10), 2, 1, refs),))
     assert after.records[0].errors == (Failure("other", "the lease of other ran out"),)
 
 
@@ -211,10 +224,6 @@ def test_an_owner_past_its_lease_is_fenced_before_anybody_takes_over(name: str) 
     assert after is before
     assert isinstance(answer, Refused)
     assert answer.kind is Refusal.SESSION_LOST
-
-
-FIRST = CheckpointRef(1, 2, "d1")
-SECOND = CheckpointRef(2, 2, "d2")
 
 
 @pytest.mark.parametrize(
@@ -339,7 +348,31 @@ def test_a_replayed_checkpoint_does_not_drop_later_ones() -> None:
 
 
 def test_memory_is_bounded() -> None:
-    now = Shard(Range(0, 1000), 10)
+    now = EMPTY
     for i in range(REMEMBERED + 10):
-        now, _ = apply(now, claim(request=f"r{i}"), alive)
+        now = busy(now, f"{i}")
     assert len(now.memories) == REMEMBERED
+
+
+def busy(now: Shard, name: str) -> Shard:
+    """After somebody else's claim and release of the last rows, which is remembered."""
+    now, _ = apply(now, replace(claim_ranges((40, 45)), request=f"c{name}"), alive)
+    token = now.records[-1].token
+    now, _ = apply(now, c.Release(f"r{name}", Range(40, 45), token, "s"), alive)
+    return now
+
+
+@pytest.mark.parametrize("command", [claim(2), claim_ranges((20, 30), (0, 10))])
+def test_a_claim_is_known_again_for_as_long_as_it_is_held(command: c.Claim) -> None:
+    now, answer = apply(EMPTY, command, alive)
+    for i in range(REMEMBERED + 10):
+        now = busy(now, f"{i}")
+    assert apply(now, command, alive) == (now, answer)
+
+
+@pytest.mark.parametrize("name", ["release", "fail", "ack"])
+def test_a_record_that_is_not_claimed_knows_no_request(name: str) -> None:
+    now, _ = apply(EMPTY, claim(), alive)
+    assert now.records[0].request == "r"
+    now, _ = apply(now, OWNERS[name](Range(0, 10), 1, "s"), alive)
+    assert now.records[0].request == ""

@@ -182,8 +182,24 @@ class Claims(RuleBasedStateMachine):
             command, c.Poison | c.Retry | c.ForceRelease
         ):
             return
+        if isinstance(command, c.Claim):
+            self.replay_claim(command, answer)
+            return
         after, again = machine.apply(self.shard, command, self.alive.__contains__)
         assert (after, again) == (self.shard, answer), "a replay was not the same"
+
+    def replay_claim(self, command: c.Claim, answer: Answer) -> None:
+        """Only a claim whose answer never came is asked again, so that its grants are still held."""
+        assert isinstance(answer, Granted)
+        held = [h for h in self.held if h.grant in answer.grants and h.session == command.session]
+        if not held or not all(self.rightful(h) for h in held):
+            return
+        after, again = machine.apply(self.shard, command, self.alive.__contains__)
+        assert after is self.shard, "a replay changed something"
+        assert isinstance(again, Granted)
+        found = [(grant.range, grant.token) for grant in again.grants]
+        expected = [(grant.range, grant.token) for grant in answer.grants]
+        assert sorted(found) == sorted(expected), "a replay was granted something else"
 
     @invariant()
     def records_are_in_order_and_apart(self) -> None:

@@ -80,6 +80,7 @@ def run(project: Cli) -> Cli:
         stages = tuple(StagePrint("+".join(s.names), "c0de", "") for s in source.pipeline.stages)
         record = Run(
             name="trades",
+            id="0",
             pipeline="trades",
             inputs={"trades": made.digest},
             registered={"trades": "trades.trades"},

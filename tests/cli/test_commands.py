@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 from penstock.cli import exits
+from penstock.runner import runs
+from penstock.store import open_store
 from tests.cli.conftest import Cli
 
 
@@ -210,3 +212,19 @@ def test_an_input_that_differs_has_a_way_out(run: Cli) -> None:
     assert result.exit_code == exits.FAILED
     assert "was started with other data for trades" in result.stderr
     assert "--run NAME" in result.stderr
+
+
+def test_a_run_without_a_board_is_not_begun(run: Cli) -> None:
+    with open_store(f"sqlite:///{run.folder}/.penstock/store.db") as store:
+        key = runs.load(store, "trades").key
+        for document in list(store.scan(f"runs/{key}/")):
+            store.cas(document.key, document.version, None)
+    (listed,) = run.json("runs", "ls")
+    assert (listed["state"], listed["partitions"]) == ("not begun", None)
+    assert "not begun" in run("runs", "ls").stdout
+    shown = run("runs", "show", "trades")
+    assert shown.exit_code == 0
+    assert "trades (not begun)" in shown.stdout
+    assert run("runs", "gc").exit_code == 0
+    assert run("runs", "gc", "trades", "--drop").exit_code == 0
+    assert run.json("runs", "ls") == []

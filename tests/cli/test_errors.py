@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
 from penstock import errors
 from penstock.cli import exits
+from penstock.cli.wording import COMMANDS, in_commands
 from tests.cli.conftest import Cli
 
 
@@ -77,3 +80,31 @@ def test_a_bug_is_told_without_a_traceback(project: Cli, monkeypatch: pytest.Mon
 )
 def test_errors_have_exit_codes(error: errors.PenstockError, code: int) -> None:
     assert exits.code_for(error) == code
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.InputChanged(), exits.RESUMABLE),
+        (errors.StoreUnavailable(), exits.RESUMABLE),
+        (errors.StorageFull(), exits.RESUMABLE),
+        (errors.UndeclaredWrite(), exits.USAGE),
+    ],
+)
+def test_a_run_that_halted_is_resumable_whatever_the_cause(error: errors.PenstockError, code: int) -> None:
+    assert exits.code_for(error, halted=True) == code
+
+
+def test_the_library_still_says_what_is_reworded() -> None:
+    root = Path(errors.__file__).parent
+    # A hint may be written as several texts that stand below each other.
+    said = re.sub(r'"\n\s+"', "", "".join(f.read_text() for f in (root / "inputs").rglob("*.py")))
+    assert [text for text in COMMANDS if text not in said] == []
+
+
+def test_advice_can_be_typed() -> None:
+    error = errors.BadInput("x", left="y", hint='close the quote, or register the input with quote="" if so')
+    told = in_commands(error, "trades")
+    assert type(told) is errors.BadInput
+    assert (told.what, told.left) == ("x", "y")
+    assert told.hint == "close the quote, or give --input-option trades.quote= if so"

@@ -40,10 +40,17 @@ def test_the_machine_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_batches_are_shared() -> None:
     jobs = share(JOB, 2)
-    assert [j.instance for j in jobs] == ["a", "b"]
+    assert [j.instance.partition("-")[0] for j in jobs] == ["a", "b"]
     assert [j.settings.max_batches for j in jobs] == [3, 2]
     assert len(share(JOB, 9)) == 5
     assert [j.settings.max_batches for j in share(replace(JOB, settings=RunConfig()), 2)] == [None, None]
+
+
+def test_instances_of_two_commands_have_different_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    suffixes = ["3f2c", "77aa"]
+    monkeypatch.setattr("secrets.token_hex", lambda _: suffixes.pop(0))
+    names = [j.instance for _ in range(2) for j in share(JOB, 2)]
+    assert names == ["a-3f2c", "b-3f2c", "a-77aa", "b-77aa"]
 
 
 def test_errors_and_reports_travel() -> None:

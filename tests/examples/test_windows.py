@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.claims import Board, State
+from penstock.claims import State
+from penstock.runner import runs
 from tests.examples.support import Example, generator, rows
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def test_killed_between_two_windows_it_goes_on_with_the_second(example: Example,
         "--claims=1", "--lease-ttl=2s", PENSTOCK_FAILPOINTS="checkpoint.after=kill@2"
     )
     assert ended.returncode == -signal.SIGKILL, ended.stderr
-    board = Board.open(example.store, "windows")
+    board = runs.board(example.store, "windows")
     [left] = board.partitions({State.CLAIMED})
     assert [c.stage for c in left.checkpoints] == [0, 1]
 

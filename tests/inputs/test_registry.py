@@ -108,6 +108,9 @@ def test_what_is_no_input(place: Place, tmp_path: Path) -> None:
         place.register(place.data, rows=0)
     with pytest.raises(UsageError, match="cannot be an input's name"):
         place.register(place.data, "a/b")
+    for name in ("", ".a", "-a", "größe", "a" * 202):
+        with pytest.raises(UsageError, match="cannot be an input's name"):
+            place.register(place.data, name)
     with pytest.raises(UsageError, match="did you mean delimiter"):
         place.register(place.data / "y.csv", options={"delimeter": ";"})
     assert inputs.names(place.store) == []

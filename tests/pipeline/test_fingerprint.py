@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import os
 import re
@@ -13,7 +14,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -21,13 +22,22 @@ import pytest
 from penstock.pipeline import Pipeline, Resource, transform
 from penstock.pipeline.fingerprint import code_digest, resources_digest, stage_digest
 from penstock.pipeline.resources import value_digest
+from penstock.pipeline.syntax import dump
 from penstock.tables import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 HEAD = """
 from __future__ import annotations
+import enum
 import functools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+import numpy as np
+import pandas as pd
+from pyspark.sql import functions as F
+from pyspark.sql.functions import pandas_udf, udf
 from penstock import Pipeline, Resource, Table, arrow_transform, transform, Retry
 import pkfp_helpers
 import pkfp_helpers as h
@@ -75,7 +85,36 @@ class Calc(Base):
 @dataclass(frozen=True)
 class Settings:
     limit: int = 5
+    more: list = field(default_factory=lambda: [1000])
+    def twice(self): return self.limit * 2
 
+class Mode(enum.Enum):
+    FAST = 1
+
+@udf("long")
+def by_udf(x): return deeper(x) * 100
+
+@F.udf(returnType="long")
+def by_f_udf(x): return x + 200
+
+@pandas_udf("long")
+def by_pandas(x: pd.Series) -> pd.Series: return x + 300
+
+inline = F.udf(lambda x: x + 400, "long")
+vectorized = np.vectorize(lambda x: x + 500)
+first, second = (lambda x: x + 600), (lambda x: (lambda: x + 700)())
+
+ARRAY = np.array([1.0, 2.0])
+NUMBER = np.int64(800)
+FRAME = pd.DataFrame({"s": ["a", "b"]})
+TEXTS = np.array(["p", {"q", "r", "s", "t"}, len], dtype=object)
+RANDOM = np.random.default_rng()
+
+class Slotted:
+    __slots__ = ("by",)
+    def __init__(self, by): self.by = by
+
+slotted = Slotted(900)
 calc = Calc(1)
 settings = Settings(5)
 
@@ -97,6 +136,8 @@ def step(trades):
         return pkfp_helpers.by_module(1) + h.CONSTANT + imported(2) + Imported().go()
     if trades in {"p", "q", "r", "s"}:
         return NAMES, NESTED, PATTERN, RATES
+    _ = by_udf, by_f_udf, by_pandas, inline, vectorized, first, second, Mode.FAST, slotted
+    _ = ARRAY, NUMBER, FRAME, TEXTS, RANDOM
     return nested(), partly, decorated(1), cached(2), calc(3), settings.limit, one, two
 """
 
@@ -115,7 +156,7 @@ Digest = Callable[..., str]
 
 
 @pytest.fixture
-def digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Digest]:
+def digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> Iterator[Digest]:
     """The digest of `step` after text replacements in the user's two files."""
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -152,6 +193,8 @@ def digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Digest]:
         ('{"alpha", "beta", "gamma", "delta"}', '{"delta", "gamma", "beta", "alpha"}'),
         ("@transform(reads", "@transform(retry=Retry(times=9), reads"),
         ("maxsize=4", "maxsize=8"),
+        ("np.array([1.0, 2.0])", "np.array([1.0, 1.0]) + [0, 1]"),
+        ('["a", "b"]', '["".join("a"), "abc"[1]]'),
     ],
 )
 def test_what_does_not_change_the_meaning(digest: Digest, old: str, new: str) -> None:
@@ -190,6 +233,23 @@ def test_what_does_not_change_the_meaning(digest: Digest, old: str, new: str) ->
         ("def imported(x): return x", "def imported(x): return -x"),
         ("return _private(2)", "return _private(3)"),
         ('{"p", "q", "r", "s"}', '{"p", "q", "r", "t"}'),
+        ("deeper(x) * 100", "deeper(x) * 101"),
+        ('@udf("long")', '@udf("int")'),
+        ("x + 200", "x + 201"),
+        ("x + 300", "x + 301"),
+        ("x + 400", "x + 401"),
+        ("x + 500", "x + 501"),
+        ("x + 600", "x + 601"),
+        ("x + 700", "x + 701"),
+        ("[1.0, 2.0]", "[1.0, 2.5]"),
+        ("np.int64(800)", "np.int64(801)"),
+        ("np.int64(800)", "np.int32(800)"),
+        ('["a", "b"]', '["a", "c"]'),
+        ('{"q", "r", "s", "t"}', '{"q", "r", "s", "u"}'),
+        ("Slotted(900)", "Slotted(901)"),
+        ("[1000]", "[1001]"),
+        ("self.limit * 2", "self.limit * 3"),
+        ("FAST = 1", "FAST = 2"),
     ],
 )
 def test_what_changes_the_meaning(digest: Digest, old: str, new: str) -> None:
@@ -222,6 +282,28 @@ def test_code_without_source() -> None:
     assert code_digest(compiled("def f(x): return {1, 2, 4}, 'a', (lambda: 5)()")) != base
     assert code_digest(compiled("def f(x): return {1, 2, 3}, 'b', (lambda: 5)()")) != base
     assert code_digest(compiled("def f(x): return {1, 2, 3}, 'a', (lambda: 6)()")) != base
+
+
+def test_the_dump_of_a_tree_is_the_same_in_every_version() -> None:
+    tree = ast.parse("def f(x, *, k=1):\n    return [y for y in x if y], u'a', lambda: None")
+    assert dump(tree) == (
+        "Module(body=[FunctionDef(name=str 'f',args=arguments(args=[arg(arg=str 'x',)]"
+        "kwonlyargs=[arg(arg=str 'k',)]kw_defaults=[Constant(value=int 1,)])"
+        "body=[Return(value=Tuple(elts=[ListComp(elt=Name(id=str 'y',)generators=[comprehension("
+        "target=Name(id=str 'y',)iter=Name(id=str 'x',)ifs=[Name(id=str 'y',)]is_async=int 0,)])"
+        "Constant(value=str 'a',)Lambda(args=arguments()body=Constant())]))])])"
+    )
+
+
+def test_a_wrapper_with_an_answer_to_every_name_ends() -> None:
+    from unittest.mock import MagicMock
+
+    mock = MagicMock()
+
+    def uses() -> Any:
+        return mock()
+
+    assert code_digest(uses) == code_digest(uses)
 
 
 def test_functions_that_call_each_other_end() -> None:

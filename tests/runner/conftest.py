@@ -16,6 +16,7 @@ from pyspark import cloudpickle
 
 import penstock as ps
 from penstock.claims import Board
+from penstock.runner import runs
 from penstock.runner.events import Event
 from tests.runner import trades
 
@@ -134,7 +135,7 @@ class Place:
 
     @property
     def board(self) -> Board:
-        return Board.open(self.store, RUN)
+        return runs.board(self.store, RUN)
 
     def block(self, partition: int) -> None:
         (self.hooks / f"block-{partition}").touch()

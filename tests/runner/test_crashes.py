@@ -126,7 +126,7 @@ def test_a_lost_jvm_halts_the_run_and_blames_no_partition(place: Place) -> None:
 def test_a_damaged_checkpoint_is_set_aside(place: Place, damage: str) -> None:
     """The one before it is used: stage 1 is computed again, stage 0 is not."""
     place.run_until_checkpoint(stages=2)
-    files = "stage-1.json" if damage == "manifest" else "stage-1-*/trades/*.arrow"
+    files = "stage-1-*.json" if damage == "manifest" else "stage-1-*/trades/*.arrow"
     _damage(next((place.path / "storage").glob(f"runs/*/partitions/*/*/{files}")), damage)
     report = place.run()
     assert (report.ending, report.acked) == ("complete", 4)

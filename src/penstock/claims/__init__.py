@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from penstock.claims.board import Board, Claim
+from penstock.claims.board import Board
+from penstock.claims.claim import Claim
 from penstock.claims.geometry import SHARD_PARTITIONS, Geometry
 from penstock.claims.model import CheckpointRef, Failure, State
 from penstock.claims.views import Count, PartitionView, Summary

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 
 from penstock.claims import commands as c
+from penstock.claims.claim import Claim, as_claim
 from penstock.claims.combiner import Combiner
 from penstock.claims.directory import Directory, Page
 from penstock.claims.document import create_board, read_board
 from penstock.claims.geometry import Geometry
+from penstock.claims.loose_ends import LooseEnds
 from penstock.claims.model import (
     Accepted,
     CheckpointRef,
-    Grant,
     Granted,
     Refused,
     Shard,
@@ -26,22 +27,11 @@ from penstock.claims.views import PartitionView, Summary, documents, is_done, sh
 from penstock.errors import (
     FencedError,
     PenstockError,
+    RangeOverlap,
     StoreUnavailable,
 )
 from penstock.ranges import Range
 from penstock.store.base import Session, Store
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A partition that a session holds under a token."""
-
-    range: Range
-    token: int
-    session: str
-    owner: str
-    attempts: int
-    checkpoints: tuple[CheckpointRef, ...]
 
 
 class Board:
@@ -61,7 +51,7 @@ class Board:
         self._combiner = Combiner(store, self._prefix, geometry)
         self._directory = Directory(store, f"runs/{run}/done/", geometry.shards)
         self._positions: dict[str, int] = {}
-        self._unsettled: dict[str, list[tuple[int, c.Claim]]] = {}
+        self._loose = LooseEnds()
         self._requests = Requests()
         self._since = 0
 
@@ -90,29 +80,36 @@ class Board:
 
         An owner stays with a shard until that has nothing more to give, and then looks for the next
         one that is not known to be done. Before it says "none" it has read all of those anew.
+
+        What an earlier call of the same session and owner was granted without hearing of it comes
+        first: a call that failed leaves nothing claimed that a later one would not return.
         """
-        found = self._replay_unsettled(session, owner)
-        if not self.geometry.shards or len(found) >= count:
+        found = self._collect(session, owner, count)
+        if found or not self.geometry.shards:
             return found
         position = self._positions.get(owner)
-        if position is None:
-            position = _home(owner, self.geometry.shards)
-        elif not found:
-            found = self._take(position, session, owner, count)
-            if len(found) >= count:
-                return found
-            position += bool(found)
-        if not found:
-            self._since = self.store.revision()
         try:
-            return self._search(position, session, owner, count, found)
-        except StoreUnavailable:
+            if position is None:
+                position = _home(owner, self.geometry.shards)
+            else:
+                found += self._take(position, session, owner, count)
+                if len(found) >= count:
+                    return found
+                position += bool(found)
             if not found:
+                self._since = self.store.revision()
+            self._search(position, session, owner, count, found)
+        except BaseException as error:
+            if not (found and isinstance(error, StoreUnavailable)):
+                self._loose.keep(found)
                 raise
-            return found
+        return found
 
     def claim_ranges(self, session: Session, owner: str, ranges: Sequence[Range]) -> list[Claim]:
-        """Exactly these row ranges, or `RangeOverlap` and nothing at all."""
+        """Exactly these row ranges, or `RangeOverlap` and nothing at all.
+
+        After `StoreUnavailable` some of them may be held: the next `claim` returns those.
+        """
         by_shard: dict[int, list[Range]] = {}
         for rows in ranges:
             by_shard.setdefault(self.geometry.shard_of(rows), []).append(rows)
@@ -121,10 +118,9 @@ class Board:
             command = self._claim_command(session, owner, len(some), tuple(some))
             try:
                 found += self._granted(index, command)
-            except PenstockError:
+            except BaseException:
                 # Shards cannot change together: give back what the earlier ones granted.
-                for claim in found:
-                    self.release(claim)
+                self._give_back(found)
                 raise
         return found
 
@@ -236,9 +232,7 @@ class Board:
 
     # how
 
-    def _search(
-        self, position: int, session: Session, owner: str, count: int, found: list[Claim]
-    ) -> list[Claim]:
+    def _search(self, position: int, session: Session, owner: str, count: int, found: list[Claim]) -> None:
         """Add to ``found`` from shard after shard, until there is enough or one gives nothing more."""
         for index in self._directory.undone(position):
             got = self._take(index, session, owner, count - len(found))
@@ -247,37 +241,45 @@ class Board:
                 found += got
             if len(found) >= count or (found and not got):
                 break
-        return found
 
     def _take(self, index: int, session: Session, owner: str, count: int) -> list[Claim]:
         page = self._directory.page(index)
-        command = self._claim_command(session, owner, count)
-        try:
-            return self._granted(index, command, page)
-        except StoreUnavailable:
-            # It may have been granted: unless it is asked again, the partition waits for our end.
-            self._unsettled.setdefault(session.id, []).append((index, command))
-            raise
+        return self._granted(index, self._claim_command(session, owner, count), page)
 
-    def _replay_unsettled(self, session: Session, owner: str) -> list[Claim]:
-        found: list[Claim] = []
-        pending = self._unsettled.get(session.id, [])
-        while pending:
-            index, command = pending[-1]
-            if command.owner != owner:
+    def _collect(self, session: Session, owner: str, count: int) -> list[Claim]:
+        """What was granted before and not returned, up to ``count``; questions are asked again."""
+        while not (found := self._loose.kept(session.id, owner, count)):
+            question = self._loose.question(session.id, owner)
+            if question is None:
                 break
-            found += self._granted(index, command)
-            pending.pop()
+            # Rows that were asked for by name and not granted may be somebody else's by now.
+            with suppress(RangeOverlap):
+                self._loose.keep(self._granted(*question))
         return found
 
+    def _give_back(self, claims: Sequence[Claim]) -> None:
+        """Release, as far as the store answers; the rest is for the next `claim`."""
+        for claim in claims:
+            try:
+                self.release(claim)
+            except FencedError:
+                continue
+            except PenstockError:
+                self._loose.keep([claim])
+
     def _granted(self, index: int, command: c.Claim, page: Page | None = None) -> list[Claim]:
-        answer, shard = self._combiner.submit([(index, command)])[0]
+        try:
+            answer, shard = self._combiner.submit([(index, command)])[0]
+        except BaseException:
+            # It may have been granted: unless it is asked again, the partition waits for our end.
+            self._loose.ask_again(index, command)
+            raise
         if isinstance(answer, Refused):
             raise as_error(answer)
         grants = answer.grants if isinstance(answer, Granted) else ()
         if page is not None and not grants:
             self._settle(index, shard, page)
-        return [_as_claim(grant, command) for grant in grants]
+        return [as_claim(grant, command) for grant in grants]
 
     def _claim_command(
         self, session: Session, owner: str, count: int, ranges: tuple[Range, ...] | None = None
@@ -321,10 +323,6 @@ class Board:
 
 def _held(claim: Claim) -> tuple[Range, int, str]:
     return claim.range, claim.token, claim.session
-
-
-def _as_claim(grant: Grant, command: c.Claim) -> Claim:
-    return Claim(grant.range, grant.token, command.session, command.owner, grant.attempts, grant.checkpoints)
 
 
 def _home(owner: str, shards: int) -> int:

@@ -15,8 +15,6 @@ from penstock.claims.model import (
     Accepted,
     CheckpointRef,
     Failure,
-    Grant,
-    Granted,
     Memory,
     Record,
     Shard,
@@ -29,6 +27,8 @@ FORMAT = 1
 
 _CODES = {State.PENDING: "p", State.CLAIMED: "c", State.COMPLETED: "d", State.POISONED: "x"}
 _STATES = {code: state for state, code in _CODES.items()}
+# Owner, digest, session, request, attempts, checkpoints, errors: a line ends where only these would follow.
+_DEFAULTS: list[Any] = ["", "", "", "", 0, [], []]
 _dump = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
 
 
@@ -72,7 +72,7 @@ def skim(data: bytes) -> tuple[Range, int, list[Brief]]:
 
 def _brief(begin: int, end: int, code: str, *rest: Any) -> Brief:
     session = rest[3] if len(rest) > 3 else ""
-    attempts = rest[4] if len(rest) > 4 else 0
+    attempts = rest[5] if len(rest) > 5 else 0
     return Brief(begin, end, _STATES[code], session, attempts)
 
 
@@ -101,9 +101,10 @@ def _record_line(record: Record) -> str:
     # Written by hand, since this runs for every claim and every ack; only the rare rest is general.
     line = f'[{record.range.begin},{record.range.end},"{_CODES[record.state]}",{record.token}'
     line += f",{_quote(record.owner)},{_quote(record.digest)}"
-    if record.session or record.attempts or record.checkpoints or record.errors:
-        line += f",{_quote(record.session)}"
-    if record.attempts or record.checkpoints or record.errors:
+    rare = record.attempts or record.checkpoints or record.errors
+    if record.session or record.request or rare:
+        line += f",{_quote(record.session)},{_quote(record.request)}"
+    if rare:
         errors = [[failure.owner, failure.error] for failure in record.errors]
         line += f",{record.attempts},{_dump(_refs(record.checkpoints))},{_dump(errors)}"
     line += "]"
@@ -114,7 +115,7 @@ def _record_line(record: Record) -> str:
 @lru_cache(maxsize=8192)
 def _parse_record(line: str) -> Record:
     begin, end, code, token, *rest = json.loads(line)
-    owner, digest, session, attempts, refs, errors = rest + ["", "", "", 0, [], []][len(rest) :]
+    owner, digest, session, request, attempts, refs, errors = rest + _DEFAULTS[len(rest) :]
     record = Record(
         Range(begin, end),
         _STATES[code],
@@ -125,44 +126,24 @@ def _parse_record(line: str) -> Record:
         tuple(Failure(*failure) for failure in errors),
         tuple(CheckpointRef(*ref) for ref in refs),
         digest,
+        request,
     )
     object.__setattr__(record, "line", line)
     return record
 
 
 def _memory_line(memory: Memory) -> str:
-    answer = memory.answer
-    if isinstance(answer, Accepted):
-        value: Any = _CODES[answer.state]
-    else:
-        value = [_grant(grant) for grant in answer.grants]
-    line = _dump([memory.request, value])
+    line = _dump([memory.request, _CODES[memory.answer.state]])
     object.__setattr__(memory, "line", line)
     return line
 
 
 @lru_cache(maxsize=2048)
 def _parse_memory(line: str) -> Memory:
-    request, value = json.loads(line)
-    if isinstance(value, str):
-        memory = Memory(request, Accepted(_STATES[value]))
-    else:
-        memory = Memory(request, Granted(tuple(map(_parse_grant, value))))
+    request, code = json.loads(line)
+    memory = Memory(request, Accepted(_STATES[code]))
     object.__setattr__(memory, "line", line)
     return memory
-
-
-def _grant(grant: Grant) -> list[Any]:
-    head: list[Any] = [grant.range.begin, grant.range.end, grant.token]
-    if grant.attempts or grant.checkpoints:
-        head += [grant.attempts, _refs(grant.checkpoints)]
-    return head
-
-
-def _parse_grant(value: list[Any]) -> Grant:
-    begin, end, token, *rest = value
-    attempts, refs = rest or (0, [])
-    return Grant(Range(begin, end), token, attempts, tuple(CheckpointRef(*ref) for ref in refs))
 
 
 def _refs(checkpoints: tuple[CheckpointRef, ...]) -> list[list[Any]]:

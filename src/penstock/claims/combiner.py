@@ -24,6 +24,8 @@ from penstock.store.base import Document, Store, Write
 
 _TRIES = 6
 _CACHED = 256
+# Seconds after which a session is asked about once more before the write that relies on it.
+_FRESH = 1.0
 
 
 @dataclass(slots=True)
@@ -110,7 +112,10 @@ class Combiner:
             self._queue.extendleft(ticket for ticket in reversed(waiting) if not ticket.served)
 
     def _round(self, waiting: Sequence[_Ticket]) -> None:
-        """One reading, one writing. Those whose document changed meanwhile stay unserved."""
+        """One reading, one writing.
+
+        Those whose document changed, or whose session ended, in the meantime stay unserved.
+        """
         groups: dict[int, list[_Ticket]] = {}
         for ticket in waiting:
             group = groups.setdefault(ticket.index, [])
@@ -133,6 +138,8 @@ class Combiner:
         if not changed:
             return
         writes = [Write(self.key(i), known[i].version, encode(shard)) for i, shard, _, _ in changed]
+        if not alive.holds():
+            return
         versions = self._store.cas_many(writes)
         for version, (index, shard, group, answers) in zip(versions, changed, strict=True):
             if version is None:
@@ -171,12 +178,23 @@ class _Judge:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._verdicts: dict[str, bool] = {}
+        self._began = time.monotonic()
 
     def __call__(self, session: str) -> bool:
         verdict = self._verdicts.get(session)
         if verdict is None:
             verdict = self._verdicts[session] = bool(self._store.alive([session]))
         return verdict
+
+    def holds(self) -> bool:
+        """Whether those who were alive still are.
+
+        They are asked only if it took long, since a process that was stopped may have outlived its lease.
+        """
+        living = [session for session, alive in self._verdicts.items() if alive]
+        if not living or time.monotonic() - self._began <= _FRESH:
+            return True
+        return len(self._store.alive(living)) == len(living)
 
 
 def _apply_all(shard: Shard, group: Sequence[_Ticket], alive: _Judge) -> tuple[Shard, list[Answer]]:

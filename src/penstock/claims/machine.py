@@ -42,14 +42,14 @@ REMEMBERED = 32
 def apply(shard: Shard, command: c.Command, alive: Alive) -> tuple[Shard, Answer]:
     """What becomes of a shard, and what the asker hears.
 
-    A request that is remembered gets the same answer and changes nothing. Commands that are
-    harmless to repeat (renew, ack, checkpoints) are not remembered: they recognise themselves.
+    A request that is remembered gets the same answer and changes nothing. Commands that recognise
+    what they did (claim, renew, ack, checkpoints) are not remembered.
     """
     for memory in shard.memories:
         if memory.request == command.request:
             return shard, memory.answer
     after, answer = _run(shard, command, alive)
-    if after is shard or isinstance(answer, Refused) or isinstance(command, _REPEATABLE):
+    if after is shard or not isinstance(answer, Accepted) or isinstance(command, _REPEATABLE):
         return after, answer
     memories = (*shard.memories, Memory(command.request, answer))[-REMEMBERED:]
     return replace(after, memories=memories), answer
@@ -116,7 +116,7 @@ def _change(command: c.Held, record: Record) -> Record:
         case c.Ack():
             return _acked(record, command.digest)
         case c.Release():
-            return replace(record, state=State.PENDING, owner="", session="")
+            return replace(record, state=State.PENDING, owner="", session="", request="")
         case c.Fail():
             return failed(record, command.error, command.max_failures)
         case c.SaveCheckpoint():
@@ -159,6 +159,7 @@ def _poison(shard: Shard, command: c.Poison) -> tuple[Shard, Answer]:
         state=State.POISONED,
         owner="",
         session="",
+        request="",
         errors=with_error(record, command.reason),
     )
     return put(shard, index, poisoned), Accepted(State.POISONED)
@@ -183,7 +184,8 @@ def _force_release(shard: Shard, command: c.ForceRelease) -> tuple[Shard, Answer
         return shard, Accepted(record.state)
     if record.state is not State.CLAIMED:
         return shard, _wrong(record, "released")
-    freed = replace(record, state=State.PENDING, token=record.token + 1, owner="", session="")
+    token = record.token + 1
+    freed = replace(record, state=State.PENDING, token=token, owner="", session="", request="")
     return put(shard, index, freed), Accepted(State.PENDING)
 
 

@@ -50,6 +50,7 @@ class Record:
 
     ``token`` grows with each claim of any of its rows, also when the rows are cut anew; ``session``
     judges whether the owner is alive, ``owner`` names it to people; ``attempts`` counts failures.
+    ``request`` is the claim that a claimed one was granted to, which knows it by that if asked again.
     ``line`` is the codec's: the encoded record, kept so that it is encoded once.
     """
 
@@ -62,6 +63,7 @@ class Record:
     errors: tuple[Failure, ...] = ()
     checkpoints: tuple[CheckpointRef, ...] = ()
     digest: str = ""
+    request: str = ""
     line: str | None = field(default=None, init=False, compare=False, repr=False)
 
 
@@ -115,7 +117,7 @@ class Memory:
     """The answer that a request got, for when it is asked again. ``line`` as in `Record`."""
 
     request: str
-    answer: Granted | Accepted
+    answer: Accepted
     line: str | None = field(default=None, init=False, compare=False, repr=False)
 
 

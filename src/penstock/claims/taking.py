@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice, pairwise
 
@@ -24,9 +24,14 @@ from penstock.ranges import Range
 
 
 def take(shard: Shard, command: Claim, alive: Alive) -> tuple[Shard, Answer]:
-    """Grant what the command asks for; the given shard comes back when nothing changed."""
+    """Grant what the command asks for; the given shard comes back when nothing changed.
+
+    A command that was granted something before gets the same again, for as long as it is claimed.
+    """
     if not alive(command.session):
         return shard, Refused(Refusal.SESSION_LOST, f"the lease of {command.owner} has run out")
+    if before := [record for record in shard.records if record.request == command.request]:
+        return shard, _granted(_in_order(before, command))
     current = expire(shard, command.max_failures, alive)
     if command.ranges is None:
         chosen = list(islice(_candidates(current), command.count))
@@ -48,6 +53,7 @@ def take(shard: Shard, command: Claim, alive: Alive) -> tuple[Shard, Answer]:
             record.attempts,
             record.errors,
             record.checkpoints,
+            request=command.request,
         )
         for record in chosen
     ]
@@ -56,8 +62,17 @@ def take(shard: Shard, command: Claim, alive: Alive) -> tuple[Shard, Answer]:
         index = bisect_left(records, record.range.begin, key=_begin)
         replaces = index < len(records) and records[index].range.begin == record.range.begin
         records[index : index + replaces] = [record]
-    grants = tuple(Grant(r.range, r.token, r.attempts, r.checkpoints) for r in taken)
-    return Shard(current.span, current.grid, tuple(records), current.memories), Granted(grants)
+    return Shard(current.span, current.grid, tuple(records), current.memories), _granted(taken)
+
+
+def _granted(records: Iterable[Record]) -> Granted:
+    return Granted(tuple(Grant(r.range, r.token, r.attempts, r.checkpoints) for r in records))
+
+
+def _in_order(records: list[Record], command: Claim) -> list[Record]:
+    """As they were asked for, if they were asked for by their rows."""
+    ranges = command.ranges
+    return records if ranges is None else sorted(records, key=lambda record: ranges.index(record.range))
 
 
 def expire(shard: Shard, max_failures: int, alive: Alive) -> Shard:
@@ -73,13 +88,22 @@ def expire(shard: Shard, max_failures: int, alive: Alive) -> Shard:
 
 
 def _candidates(shard: Shard) -> Iterator[Record]:
-    """What can be claimed, best first: what is begun, what is untouched, what failed least often."""
+    """What can be claimed, best first: what is begun, what is untouched, what failed least often.
+
+    What is begun frees its checkpoints when it is finished, and one failure may be no more than its
+    owner's end. After two it waits its turn like others: when a service is away for a moment, each
+    partition must not fail on it until it is poisoned, one after the other.
+    """
     pending = [record for record in shard.records if record.state is State.PENDING]
-    yield from (record for record in pending if record.checkpoints)
+    pending.sort(key=lambda record: record.attempts)
+    yield from (record for record in pending if _goes_on(record))
     for rows in shard.free():
         yield Record(rows, State.PENDING)
-    rest = (record for record in pending if not record.checkpoints)
-    yield from sorted(rest, key=lambda record: record.attempts)
+    yield from (record for record in pending if not _goes_on(record))
+
+
+def _goes_on(record: Record) -> bool:
+    return bool(record.checkpoints) and record.attempts <= 1
 
 
 def _refuse(shard: Shard, ranges: tuple[Range, ...]) -> Refused | None:

@@ -14,6 +14,7 @@ import click
 from penstock import __version__
 from penstock.cli import exits
 from penstock.cli.output import JsonOutput, Output, TextOutput
+from penstock.cli.wording import in_commands
 from penstock.errors import Interrupted, PenstockError, UsageError
 
 
@@ -51,7 +52,7 @@ class Program(LazyGroup):
         except PenstockError as error:
             if debug:
                 raise
-            output.fail(error)
+            output.fail(in_commands(error))
             sys.exit(exits.code_for(error))
         except click.ClickException as error:
             output.fail(_usage(error))

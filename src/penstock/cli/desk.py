@@ -12,11 +12,11 @@ import click
 from penstock import config as settings
 from penstock.cli.output import JsonOutput, Output, TextOutput
 from penstock.config import Config
-from penstock.errors import UsageError
+from penstock.errors import RunError, UsageError
 from penstock.ranges import Range
 
 if TYPE_CHECKING:
-    from penstock.claims import Board
+    from penstock.claims import Board, Summary
     from penstock.runner.runs import Run
     from penstock.storage import Storage
     from penstock.store import Store
@@ -76,10 +76,20 @@ class Desk:
         return runs.load(self.known, name)
 
     def board(self, name: str) -> Board:
+        from penstock.runner import runs
+
+        return runs.board(self.known, name)
+
+    def summary(self, run: Run) -> Summary | None:
+        """How far a run is; None if it has no board, because it was not begun or is being dropped."""
         from penstock.claims import Board
 
-        self.run(name)
-        return Board.open(self.store, name)
+        try:
+            return Board.open(self.store, run.key).summary()
+        except RunError:
+            if any(self.store.scan(f"runs/{run.key}/")):
+                raise
+            return None
 
 
 class RangeType(click.ParamType):  # type: ignore[type-arg]

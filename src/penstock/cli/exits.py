@@ -17,14 +17,18 @@ MEANINGS = {
     USAGE: "wrong usage, configuration or pipeline definition",
     INCOMPLETE: "all but the poisoned partitions are complete",
     UNVERIFIED: "verification failed",
-    RESUMABLE: "stopped before the end (signal, --max-batches, full disk, instances lost): resumable",
+    RESUMABLE: "stopped, resumable (signal, --max-batches, full disk, changed input, store or instances lost)",
 }
 
 TABLE = "\b\nExit codes:\n" + "\n".join(f"  {code:>2}  {meaning}" for code, meaning in MEANINGS.items())
 
 
-def code_for(error: PenstockError) -> int:
-    """The exit code of a command that ended with an error."""
+def code_for(error: PenstockError, *, halted: bool = False) -> int:
+    """The exit code of a command that ended with an error.
+
+    ``halted``: a run had begun and stopped for it. Whatever the error, nothing is lost, and the run
+    goes on when a person has seen to the cause.
+    """
     if isinstance(error, UsageError | DefinitionError):
         return USAGE
-    return RESUMABLE if isinstance(error, HaltError) else FAILED
+    return RESUMABLE if halted or isinstance(error, HaltError) else FAILED

@@ -100,10 +100,10 @@ class Progress(ABC):
 
     def standing(self) -> Standing | None:
         """None until the run is known to the store."""
-        from penstock.claims import Board
+        from penstock.runner import runs
 
         try:
-            self._board = self._board or Board.open(self._store, self._run)
+            self._board = self._board or runs.board(self._store, self._run)
             summary = self._board.summary()
         except PenstockError:
             return None

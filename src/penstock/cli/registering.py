@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.cli.sources import Source
+from penstock.cli.wording import in_commands
 from penstock.errors import CorruptFile, InputChanged, InputError, PenstockError, UsageError
 
 if TYPE_CHECKING:
@@ -19,32 +20,6 @@ if TYPE_CHECKING:
     from penstock.tables import Table
 
 _MUCH_TEXT = 256 << 20
-
-
-def parse(given: Sequence[str], pipeline: Pipeline) -> dict[str, str]:
-    """``NAME=PATH`` of each ``--input``, checked against what the pipeline wants."""
-    wanted = [t.__table_name__ for t in pipeline.inputs]
-    found: dict[str, str] = {}
-    for text in given:
-        name, equals, path = text.partition("=")
-        if not (equals and name and path):
-            raise UsageError(
-                f"--input {text} is not NAME=PATH", hint=f"write --input {wanted[0]}={path or text}"
-            )
-        if name not in wanted:
-            near = difflib.get_close_matches(name, wanted, n=1)
-            raise UsageError(
-                f"pipeline {pipeline.name} has no input {name!r}"
-                + (f"; did you mean {near[0]!r}?" if near else ""),
-                hint="it wants " + " ".join(f"--input {w}=PATH" for w in wanted),
-            )
-        if name in found:
-            raise UsageError(
-                f"--input {name} is given twice",
-                hint=f"name a folder or a pattern: --input {name}='DIR/*.parquet'",
-            )
-        found[name] = path
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +40,7 @@ def users(store: Store, name: str, digest: str) -> Users:
         if digest not in (run.inputs[t] for t, registered in run.registered.items() if registered == name):
             continue
         try:
-            summary = Board.open(store, run.name).summary()
+            summary = Board.open(store, run.key).summary()
             done = summary.completed.partitions == summary.total.partitions
         except PenstockError:
             done = False
@@ -84,7 +59,7 @@ class Registrar:
         store: Store,
         storage: Storage,
         pipeline: Pipeline,
-        paths: Mapping[str, str],
+        sources: Mapping[str, Source],
         run: str,
         *,
         begun: bool,
@@ -93,7 +68,7 @@ class Registrar:
         self.store = store
         self.storage = storage
         self.pipeline = pipeline
-        self.paths = paths
+        self.sources = sources
         self.run = run
         self.begun = begun
         """The run exists already."""
@@ -110,7 +85,7 @@ class Registrar:
         missing = []
         for number, table in enumerate(t.__table_name__ for t in self.pipeline.inputs):
             own = runs.own_input(self.run, table)
-            if table in self.paths or own in known:
+            if table in self.sources or own in known:
                 found[table] = own
             elif table in known:
                 found[table] = table
@@ -127,9 +102,11 @@ class Registrar:
         """Whether there is so much text to count that it is worth waiting for Spark's help."""
         from penstock.inputs import files
 
-        for path in self.paths.values():
-            found = files.find(path)
-            if files.guess_format(found) in ("csv", "jsonl") and sum(f.bytes for f in found) > _MUCH_TEXT:
+        for source in self.sources.values():
+            found = files.find(source.path)
+            if (source.format or files.guess_format(found)) in ("csv", "jsonl") and sum(
+                f.bytes for f in found
+            ) > _MUCH_TEXT:
                 return True
         return False
 
@@ -143,7 +120,7 @@ class Registrar:
             name = names.get(table.__table_name__)
             if name is None:
                 continue
-            if table.__table_name__ not in self.paths:
+            if table.__table_name__ not in self.sources:
                 made.append(inputs.load(self.store, self.storage, name))
                 continue
             before = self._before(name)
@@ -155,14 +132,17 @@ class Registrar:
     def _register(self, spark: SparkSession | None, table: type[Table], name: str, rows: int) -> Input:
         from penstock import inputs
 
+        source = self.sources[table.__table_name__]
         try:
             return inputs.register(
                 spark,
                 self.store,
                 self.storage,
                 name,
-                self.paths[table.__table_name__],
+                source.path,
                 partition_rows=rows,
+                format=source.format,
+                options=source.options,
                 table_schema=table.input_schema(),
                 replace=not self.begun,
             )
@@ -173,6 +153,8 @@ class Registrar:
                 hint="start a run of its own for this data with --run NAME; to go on with the old one, "
                 f"`penstock runs resume {self.run}`",
             ) from error
+        except PenstockError as error:
+            raise in_commands(error, table.__table_name__) from error
 
     def _before(self, name: str) -> Input | None:
         from penstock import inputs

@@ -12,6 +12,7 @@ from penstock.cli.desk import Desk
 from penstock.cli.output import Block, Facts, Grid, amount, count, plain
 from penstock.cli.progress import Progress, progress
 from penstock.cli.signals import Signals
+from penstock.cli.wording import in_commands
 from penstock.errors import PenstockError
 from penstock.job import Job, Stop, perform
 
@@ -49,7 +50,7 @@ class Result:
     @property
     def code(self) -> int:
         if self.error is not None:
-            return exits.code_for(self.error)
+            return exits.code_for(self.error, halted=self.ending == "halted")
         return {"complete": exits.COMPLETE, "incomplete": exits.INCOMPLETE}.get(self.ending, exits.RESUMABLE)
 
     def to_json(self) -> dict[str, Any]:
@@ -201,7 +202,7 @@ def _result(
     if run is None or (error is not None and not reports):
         # It did not come so far as to begin.
         raise error or PenstockError(f"run {name!r} ended before it began: {'; '.join(lost)}")
-    board = Board.open(desk.store, name)
+    board = Board.open(desk.store, run.key)
     summary = board.summary()
     poisoned = (
         [str(v.range) for v in board.partitions({State.POISONED})] if summary.poisoned.partitions else []
@@ -213,4 +214,5 @@ def _result(
     else:
         worst = ("halted", "interrupted", "stopped")
         ending = next((e for e in worst if e in endings), "instances lost")
-    return Result(run, ending, summary, reports, lost, poisoned, seconds, error)
+    told = in_commands(error) if error is not None else None
+    return Result(run, ending, summary, reports, lost, poisoned, seconds, told)

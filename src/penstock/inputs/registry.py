@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace as with_values
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from penstock.inputs.build import build
 from penstock.inputs.draft import Draft, Source, differences, discard, make_draft
 from penstock.inputs.files import ensure_unchanged
 from penstock.inputs.model import FORMATS, Input, document_key, folder
+from penstock.names import LONGEST, RULE, is_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from penstock.storage import Storage
     from penstock.store.base import Store
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
+# An input of one run alone is called RUN.TABLE.
+_LONGEST = 2 * LONGEST + 1
 
 
 def register(
@@ -107,11 +108,8 @@ def check_unchanged(registered: Input) -> None:
 
 
 def _check_call(name: str, partition_rows: int, kind: str | None) -> None:
-    if not _NAME.fullmatch(name):
-        raise UsageError(
-            f"{name!r} cannot be an input's name",
-            hint="use letters, digits, '_', '-' and '.', beginning with a letter",
-        )
+    if not is_name(name, longest=_LONGEST):
+        raise UsageError(f"{name!r} cannot be an input's name", hint=RULE)
     if partition_rows < 1:
         raise UsageError(f"a partition cannot have {partition_rows} rows", hint="partition_rows is 1 or more")
     if kind is not None and kind not in FORMATS:

@@ -1,30 +1,38 @@
 """Fingerprints of code: what decides whether a checkpoint may be used again.
 
 A function's digest covers its own syntax tree (so that comments and layout do not count) and, step
-by step, everything of the same project that it refers to: helper functions, classes, constants.
-Installed packages count by name only.
+by step, everything of the same project that it refers to: helper functions, classes, constants, and
+functions that something of an installed package wraps, such as a UDF. Other functions and classes of
+installed packages count by name only, their values (an array, a model) by their pickle.
+
+What cannot be seen: a value that neither is plain data nor can be pickled counts by its type, as do
+generators of random numbers and Spark's own objects. Make such a value a `Resource` with a version.
 """
 
 from __future__ import annotations
 
-import ast
 import functools
 import hashlib
 import inspect
 import os
 import sys
 import sysconfig
-import textwrap
 import types
 from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
 from typing import Any
 
+from penstock.pipeline.pickles import pickle_digest
 from penstock.pipeline.resources import Resource, value_digest
 from penstock.pipeline.stages import Bound, Stage
+from penstock.pipeline.syntax import has_source, syntax
 
-_DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+# Where packages keep the function that they made a callable of: functools, Spark, NumPy, Numba.
+_WRAPS = ("__wrapped__", "func", "pyfunc", "py_func")
+# What a UDF is besides its function.
+_DECLARED = ("returnType", "_returnType", "evalType", "deterministic")
 
 
 def stage_digest(stage: Stage) -> str:
@@ -67,8 +75,10 @@ def _code(thing: Any, seen: _Seen) -> list[str]:
     if id(thing) in seen:
         return [f"seen {getattr(thing, '__qualname__', type(thing).__qualname__)}"]
     seen[id(thing)] = thing
+    if wrapped := _wrapped(thing):
+        return _wrapper(thing, wrapped, seen)
     if isinstance(thing, types.FunctionType):
-        return [_syntax(thing), *_defaults(thing, seen), *_references(thing, seen)]
+        return [syntax(thing), *_defaults(thing, seen), *_references(thing, seen)]
     if isinstance(thing, type):
         return _class(thing, seen)
     if isinstance(thing, functools.partial):
@@ -79,16 +89,60 @@ def _code(thing: Any, seen: _Seen) -> list[str]:
         ]
     if isinstance(thing, types.MethodType):
         return [*_value("method", thing.__func__, seen), *_value("self", thing.__self__, seen)]
-    wrapped = getattr(thing, "__wrapped__", None)
-    if callable(wrapped):
-        return _value("wrapped", wrapped, seen)
-    if is_dataclass(thing):
-        state = {f.name: getattr(thing, f.name) for f in fields(thing)}
-    else:
-        state = getattr(thing, "__dict__", {})
     lines = _value("class", type(thing), seen)
+    state = _state(thing)
     for name in sorted(state):
         lines += _value(name, state[name], seen)
+    return lines
+
+
+def _state(thing: Any) -> dict[str, Any]:
+    if is_dataclass(thing):
+        return {f.name: getattr(thing, f.name) for f in fields(thing) if hasattr(thing, f.name)}
+    slots = [s for kind in type(thing).__mro__ for s in _names_of(vars(kind).get("__slots__", ()))]
+    return {name: getattr(thing, name) for name in slots if hasattr(thing, name)} | getattr(
+        thing, "__dict__", {}
+    )
+
+
+def _names_of(slots: Any) -> list[str]:
+    names = [slots] if isinstance(slots, str) else list(slots)
+    return [name for name in names if name not in ("__dict__", "__weakref__")]
+
+
+def _wrapped(thing: Any) -> list[Any]:
+    """The functions that a callable of an installed package was made of."""
+    taken_apart = isinstance(thing, type | functools.partial | types.MethodType)
+    if taken_apart or not callable(thing) or _of_project(_defined_in(thing)):
+        return []
+    found = _held(thing)
+    if isinstance(thing, types.FunctionType):
+        for cell in thing.__closure__ or ():
+            with suppress(ValueError):  # a cell that is still empty
+                found.append(cell.cell_contents)
+    return [item for item in found if callable(item) and _followed(item)]
+
+
+def _followed(thing: Any) -> bool:
+    """Whether a callable is of the project, or wraps something that may be."""
+    if isinstance(thing, functools.partial | types.MethodType) or _of_project(_home(thing)):
+        return True
+    return any(callable(item) for item in _held(thing))
+
+
+def _held(thing: Any) -> list[Any]:
+    # Not with getattr: an object may have an answer to every name.
+    return [inspect.getattr_static(thing, name, None) for name in _WRAPS]
+
+
+def _wrapper(thing: Any, wrapped: list[Any], seen: _Seen) -> list[str]:
+    lines = [f"wrapper {_defined_in(thing)}"]
+    held = getattr(thing, "__dict__", {})
+    for name in _DECLARED:
+        if name in held:
+            lines.append(f"{name}={held[name]}")
+    for item in wrapped:
+        lines += _value("wrapped", item, seen)
     return lines
 
 
@@ -101,7 +155,8 @@ def _defaults(function: types.FunctionType, seen: _Seen) -> list[str]:
 
 def _references(function: types.FunctionType, seen: _Seen) -> list[str]:
     """The values behind every name that the function, or one defined inside it, takes from outside."""
-    names = _names(function.__code__)
+    # A free name of an inner function is one of this function's own, or among its free names too.
+    names = _names(function.__code__) | set(function.__code__.co_freevars)
     nonlocals = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     lines = []
     for name in sorted(names):
@@ -124,18 +179,26 @@ def _reference(name: str, value: Any, names: Set[str], seen: _Seen) -> list[str]
 
 
 def _class(thing: type, seen: _Seen) -> list[str]:
-    lines = [_syntax(thing)]
+    lines = [syntax(thing)]
     for base in thing.__bases__:
         lines += _value("base", base, seen)
+    if is_dataclass(thing):
+        for field in fields(thing):
+            given = [v for v in (field.default, field.default_factory) if v is not MISSING]
+            lines += [line for value in given for line in _value(field.name, value, seen)]
+    generated = has_source(thing)
     for name, member in sorted(vars(thing).items()):
         function = getattr(member, "__func__", None) or getattr(member, "fget", None) or member
-        if isinstance(function, types.FunctionType) and function.__module__ == thing.__module__:
+        if not isinstance(function, types.FunctionType) or function.__module__ != thing.__module__:
+            continue
+        # What a decorator such as `dataclass` generates follows from the class; Python versions differ in it.
+        if not (generated and _of_project(_defined_in(function)) and not has_source(function)):
             lines += _value(name, function, seen)
     return lines
 
 
 def _names(code: types.CodeType) -> set[str]:
-    found = set(code.co_names) | set(code.co_freevars)
+    found = set(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             found |= _names(constant)
@@ -147,6 +210,8 @@ def _value(name: str, value: Any, seen: _Seen) -> list[str]:
         return [f"{name}=module {value.__name__}"]
     if isinstance(value, Resource):
         return [f"{name}=resource {value.name}"]
+    if (isinstance(value, Enum) or is_dataclass(value)) and _of_project(type(value).__module__):
+        return [f"{name}=", *_code(value, seen)]
     if (digest := value_digest(value)) is not None:
         return [f"{name}={digest}"]
     if _home(value).startswith("pyspark.") and type(value).__name__ == "Column":
@@ -155,13 +220,32 @@ def _value(name: str, value: Any, seen: _Seen) -> list[str]:
         return [f"{name}=", *(line for item in value for line in _value("item", item, seen))]
     if isinstance(value, dict):
         return [f"{name}=", *(line for key, item in value.items() for line in _value(str(key), item, seen))]
-    if isinstance(value, functools.partial | types.MethodType) or _of_project(_home(value)):
+    if (
+        isinstance(value, functools.partial | types.MethodType)
+        or _of_project(_home(value))
+        or _wrapped(value)
+    ):
         return [f"{name}=", *_code(value, seen)]
-    return [f"{name}={_home(value)}.{getattr(value, '__qualname__', type(value).__qualname__)}"]
+    return [f"{name}={_foreign(value, seen)}"]
+
+
+def _foreign(value: Any, seen: _Seen) -> str:
+    """Something of an installed package: a function or class by its name, a value by its content."""
+    if hasattr(value, "__qualname__"):
+        return f"{_home(value)}.{value.__qualname__}"
+    content = pickle_digest(value, lambda function: _digest(_value("code", function, seen)))
+    return f"{_home(value)}.{type(value).__qualname__} {content or ''}"
 
 
 def _home(value: Any) -> str:
     return getattr(value, "__module__", None) or type(value).__module__
+
+
+def _defined_in(thing: Any) -> str:
+    """The module whose code it is: a wrapper often bears the module of what it wraps."""
+    if isinstance(thing, types.FunctionType):
+        return str(thing.__globals__.get("__name__", ""))
+    return type(thing).__module__
 
 
 def _of_project(module: str) -> bool:
@@ -177,33 +261,6 @@ def _of_project(module: str) -> bool:
 @functools.cache
 def _installed() -> tuple[str, ...]:
     return tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
-
-
-def _syntax(thing: types.FunctionType | type) -> str:
-    code = getattr(thing, "__code__", None)
-    if code is not None and code.co_name == "<lambda>":
-        # Its source is the whole statement around it, or a piece of one.
-        return _compiled(code)
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(code or thing)))
-    except (OSError, TypeError, SyntaxError):
-        # No source (an interactive session, generated code): the byte code is the next best thing.
-        return _compiled(code) if code else thing.__qualname__
-    for node in ast.walk(tree):
-        # A docstring does not change what a function does.
-        if isinstance(node, _DEFINITIONS) and ast.get_docstring(node) is not None:
-            node.body = node.body[1:] or [ast.Pass()]
-    if isinstance(tree.body[0], ast.FunctionDef | ast.AsyncFunctionDef):
-        # Declarations count by themselves, and a decorator by the function that it made.
-        tree.body[0].decorator_list = []
-    return ast.dump(tree)
-
-
-def _compiled(code: types.CodeType) -> str:
-    constants = [
-        _compiled(c) if isinstance(c, types.CodeType) else value_digest(c) or repr(c) for c in code.co_consts
-    ]
-    return repr((code.co_code, code.co_names, code.co_varnames, constants))
 
 
 def _digest(parts: Iterable[str]) -> str:

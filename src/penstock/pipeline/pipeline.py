@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from penstock.errors import DefinitionError, DuplicateName, TypeMismatch, UnknownField
+from penstock.names import RULE, is_name
 from penstock.pipeline.resources import Resource
 from penstock.pipeline.stages import Bound, Stage, bind, derive, live
 from penstock.pipeline.transforms import Transform
@@ -41,10 +41,8 @@ class Pipeline:
         caller = sys._getframe(1)  # noqa: SLF001
         self.name = name
         self.location = f"{caller.f_code.co_filename}:{caller.f_lineno}"
-        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
-            raise self.error(
-                DefinitionError, "has a name that cannot stand in a path", hint="use a-z, 0-9, _ and -"
-            )
+        if not is_name(name):
+            raise self.error(DefinitionError, "has a name that cannot stand in a path", hint=RULE)
         self.inputs = self._tables("inputs", inputs)
         self.outputs = self._tables("outputs", outputs)
         self.transforms: tuple[Transform, ...] = tuple(transforms)

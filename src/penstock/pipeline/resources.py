@@ -67,7 +67,7 @@ def _feed(digest: Any, value: Any) -> bool:
     if isinstance(value, re.Pattern):
         return _feed(digest, (value.pattern, value.flags))
     if isinstance(value, Enum):
-        return _feed(digest, value.name)
+        return _feed(digest, value.name) and _feed(digest, value.value)
     if isinstance(value, list | tuple | set | frozenset | dict):
         digest.update(b"%d\0" % len(value))
     if isinstance(value, list | tuple):

@@ -46,7 +46,7 @@ def judge(
     storage: Storage, run: str, partition: Range, ref: CheckpointRef, pipeline: Pipeline, current: Fingerprint
 ) -> Judgement:
     """Compare a checkpoint with the pipeline as it is now. The data files are not looked at."""
-    path = layout.checkpoint_manifest(run, partition, ref.token, ref.stage)
+    path = layout.checkpoint_manifest(run, partition, ref.token, ref.stage, ref.digest)
     try:
         manifest = CheckpointManifest.decode(manifests.fetch(storage, path, ref.digest))
     except CorruptFile as error:
@@ -112,6 +112,7 @@ def save(
         onward[name] = files.read(storage, name, flow.schema, records)
     reach("checkpoint.written")
     manifest = CheckpointManifest(claim.range, claim.token, done, fingerprint.upto(done), saved)
-    path = layout.checkpoint_manifest(run, claim.range, claim.token, done - 1)
-    digest = manifests.save(storage, path, manifest.encode())
+    data = manifest.encode()
+    digest = manifests.digest(data)
+    storage.write(layout.checkpoint_manifest(run, claim.range, claim.token, done - 1, digest), data)
     return CheckpointRef(done - 1, claim.token, digest), saved, onward

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from penstock.errors import PenstockError
 from penstock.ranges import Range
+
+_log = logging.getLogger("penstock")
 
 Kind = Literal[
     "claimed",  # a partition is ours
@@ -45,6 +48,15 @@ class Event:
 
 
 Listener = Callable[[Event], None]
+
+
+def logged(event: Event) -> None:
+    """The listener of a runner that was given none: what a person should know goes to the log."""
+    worth = event.kind in ("set-aside", "lost", "failed", "poisoned")
+    text = f"{event.instance}: {event.partition} {event.kind}"
+    if event.message:
+        text += f": {event.message}"
+    _log.log(logging.WARNING if worth else logging.INFO, "%s", text)
 
 
 def silent(event: Event) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from penstock import inputs
-from penstock.claims import Board, PartitionView, State
+from penstock.claims import Board, CheckpointRef, PartitionView, State
+from penstock.errors import CorruptFile
 from penstock.ranges import Range
 from penstock.runner import layout, manifests, runs
 from penstock.runner.manifests import CheckpointManifest, OutputManifest
@@ -23,94 +23,101 @@ class Swept:
     bytes: int
 
 
-def sweep_partition(storage: Storage, run: Run, partition: Range, token: int) -> None:
+def sweep_partition(storage: Storage, run: Run, partition: Range, token: int, digest: str) -> None:
     """After its ack a partition needs one file in storage: the manifest of its output."""
-    keep = layout.output_manifest(run.name, partition, token)
-    for path, _ in storage.list(layout.partition_folder(run.name, partition)):
+    keep = layout.output_manifest(run.key, partition, token, digest)
+    folder = layout.partition_folder(run.key, partition)
+    for path, _ in storage.list(folder):
         if path != keep:
             storage.delete(path)
-    storage.remove_empty(layout.partition_folder(run.name, partition))
+    storage.remove_empty(folder)
 
 
 def sweep_completed(storage: Storage, run: Run, board: Board) -> None:
     """At the end of a run: partitions whose acker died before it could clean up after itself."""
-    folders = {
-        path.split("/")[3]
-        for path, _ in storage.list(f"{layout.run_folder(run.name)}/partitions")
-        if _is_data(path)
-    }
+    listed = storage.list(f"{layout.run_folder(run.key)}/partitions")
+    folders = {path.split("/")[3] for path, _ in listed if not path.rsplit("/", 1)[1].startswith("output-")}
     for name in sorted(folders):
         begin, _, end = name.partition("-")
         partition = Range(int(begin), int(end))
         view = board.partition(partition)
         if view is not None and view.state is State.COMPLETED:
-            sweep_partition(storage, run, partition, view.token)
-
-
-def _is_data(path: str) -> bool:
-    return not path.endswith("/output.json")
+            sweep_partition(storage, run, partition, view.token, view.digest)
 
 
 def sweep(storage: Storage, run: Run, board: Board, *, dry_run: bool = False) -> Swept:
     """Remove every file of a run that no partition refers to.
 
-    A claim in progress writes files before it records them: everything below the folders of a live
-    claim's token is left alone, in storage and in the output.
+    The files are listed *before* the board is read: one that was there by then is referred to,
+    belongs to a claim in progress (whose folders are left alone), or is garbage for ever.
     """
     output = run.output_storage
-    kept: set[str] = set()
-    kept_output: set[str] = set()
-    busy: list[str] = []
-    busy_output: list[str] = []
+    listed = storage.list(f"{layout.run_folder(run.key)}/partitions")
+    listed_output = output.list(run.name)
+    kept = _Kept(storage, run)
     for view in board.partitions(touched=True):
-        kept |= set(_referenced(storage, run, view))
-        if view.state is State.COMPLETED:
-            kept_output |= {f.path for t in _output(storage, run, view).tables.values() for f in t.files}
-        if view.state is State.CLAIMED:
-            busy.append(layout.claim_folder(run.name, view.range, view.token) + "/")
-            name = f"{view.range.begin:012d}-{view.range.end:012d}-{view.token:06d}-"
-            busy_output += [f"{run.name}/{table}/{name}" for table in run.outputs]
-    doomed = [
-        (storage, path, size)
-        for path, size in storage.list(f"{layout.run_folder(run.name)}/partitions")
-        if path not in kept and not path.startswith(tuple(busy))
-    ]
-    doomed += [
-        (output, path, size)
-        for path, size in output.list(run.name)
-        if path not in kept_output and not path.startswith(tuple(busy_output))
-    ]
+        kept.add(view)
+    doomed = [(storage, path, size) for path, size in listed if not kept.has(path)]
+    doomed += [(output, path, size) for path, size in listed_output if not kept.has_output(path)]
     if not dry_run:
         for where, path, _ in doomed:
             where.delete(path)
-        for folder in sorted({path.rsplit("/", 1)[0] for where, path, _ in doomed if where is output}):
-            output.remove_empty(folder)
-        for view in board.partitions(touched=True):
-            storage.remove_empty(layout.partition_folder(run.name, view.range))
+            where.remove_empty(path.rsplit("/", 1)[0])
     return Swept(len(doomed), sum(size for _, _, size in doomed))
 
 
-def _referenced(storage: Storage, run: Run, view: PartitionView) -> Iterator[str]:
-    if view.state is State.COMPLETED:
-        yield layout.output_manifest(run.name, view.range, view.token)
-        return
-    for ref in view.checkpoints:
-        path = layout.checkpoint_manifest(run.name, view.range, ref.token, ref.stage)
-        yield path
-        manifest = CheckpointManifest.decode(manifests.fetch(storage, path, ref.digest))
-        yield from (f.path for table in manifest.tables.values() for f in table.files)
+class _Kept:
+    """What the partitions of a run refer to, in storage and in the output."""
 
+    def __init__(self, storage: Storage, run: Run) -> None:
+        self._storage = storage
+        self._run = run
+        self._files: set[str] = set()
+        self._output: set[str] = set()
+        self._folders: list[str] = []
+        self._output_folders: list[str] = []
 
-def _output(storage: Storage, run: Run, view: PartitionView) -> OutputManifest:
-    path = layout.output_manifest(run.name, view.range, view.token)
-    return OutputManifest.decode(manifests.fetch(storage, path, view.digest))
+    def has(self, path: str) -> bool:
+        return path in self._files or path.startswith(tuple(self._folders))
+
+    def has_output(self, path: str) -> bool:
+        return path in self._output or path.startswith(tuple(self._output_folders))
+
+    def add(self, view: PartitionView) -> None:
+        run = self._run
+        if view.state is State.COMPLETED:
+            path = layout.output_manifest(run.key, view.range, view.token, view.digest)
+            self._files.add(path)
+            manifest = OutputManifest.decode(manifests.fetch(self._storage, path, view.digest))
+            self._output |= {f.path for t in manifest.tables.values() for f in t.files}
+            return
+        for ref in view.checkpoints:
+            self._add_checkpoint(view.range, ref)
+        if view.state is State.CLAIMED:
+            self._keep_claim(view.range, view.token)
+
+    def _add_checkpoint(self, partition: Range, ref: CheckpointRef) -> None:
+        path = layout.checkpoint_manifest(self._run.key, partition, ref.token, ref.stage, ref.digest)
+        self._files.add(path)
+        try:
+            manifest = CheckpointManifest.decode(manifests.fetch(self._storage, path, ref.digest))
+        except CorruptFile:
+            # Its next owner sets it aside; until then nobody knows which files are its own.
+            self._folders.append(layout.claim_folder(self._run.key, partition, ref.token) + "/")
+            return
+        self._files |= {f.path for table in manifest.tables.values() for f in table.files}
+
+    def _keep_claim(self, partition: Range, token: int) -> None:
+        self._folders.append(layout.claim_folder(self._run.key, partition, token) + "/")
+        name = f"{partition.begin:012d}-{partition.end:012d}-{token:06d}-"
+        self._output_folders += [f"{self._run.name}/{table}/{name}" for table in self._run.outputs]
 
 
 def drop(store: Store, storage: Storage, run: Run) -> None:
     """Remove a run with all its files, published output and inputs of its own included."""
-    runs.delete(store, run.name)
+    runs.delete(store, run)
     for table, name in run.registered.items():
         if name == runs.own_input(run.name, table):
             inputs.drop(store, storage, name)
-    storage.delete(layout.run_folder(run.name))
+    storage.delete(layout.run_folder(run.key))
     run.output_storage.delete(run.name)

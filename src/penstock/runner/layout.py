@@ -19,8 +19,9 @@ def claim_folder(run: str, partition: Range, token: int) -> str:
     return f"{partition_folder(run, partition)}/{token:06d}"
 
 
-def checkpoint_manifest(run: str, partition: Range, token: int, stage: int) -> str:
-    return f"{claim_folder(run, partition, token)}/stage-{stage}.json"
+def checkpoint_manifest(run: str, partition: Range, token: int, stage: int, digest: str) -> str:
+    # Named by its content, as every manifest is: what was recorded can never be overwritten.
+    return f"{claim_folder(run, partition, token)}/stage-{stage}-{digest[:12]}.json"
 
 
 def checkpoint_folder(run: str, partition: Range, token: int, stage: int, table: str) -> str:
@@ -28,8 +29,8 @@ def checkpoint_folder(run: str, partition: Range, token: int, stage: int, table:
     return f"{claim_folder(run, partition, token)}/stage-{stage}-{secrets.token_hex(3)}/{table}"
 
 
-def output_manifest(run: str, partition: Range, token: int) -> str:
-    return f"{claim_folder(run, partition, token)}/output.json"
+def output_manifest(run: str, partition: Range, token: int, digest: str) -> str:
+    return f"{claim_folder(run, partition, token)}/output-{digest[:12]}.json"
 
 
 def output_folder(run: str, partition: Range, token: int, table: str) -> str:

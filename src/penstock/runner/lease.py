@@ -7,16 +7,23 @@ anybody else may take over.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 from penstock.claims import Board, Claim
 from penstock.errors import FencedError, PenstockError, SessionLost, StoreUnavailable
 from penstock.ranges import Range
 from penstock.store import Session, Store
 
+_log = logging.getLogger(__name__)
+
 _MARGIN = 0.9
+_PAUSE = 0.25
+
+T = TypeVar("T")
 
 
 class Hold:
@@ -46,6 +53,18 @@ class Hold:
         if self.stop is not None:
             raise self.stop
 
+    def patiently(self, call: Callable[[], T]) -> T:
+        """Repeat a command while the store does not answer, for as long as the claim may be ours.
+
+        Commands that were applied without our knowing are harmless to repeat.
+        """
+        while True:
+            self.check()
+            try:
+                return call()
+            except StoreUnavailable:
+                self.released.wait(_PAUSE)
+
 
 class Lease:
     """The session of an instance and the claims that live by it."""
@@ -57,7 +76,6 @@ class Lease:
         ttl: float,
         every: float,
         on_lost: Callable[[Hold], None],
-        on_beat: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
@@ -65,7 +83,6 @@ class Lease:
         self._ttl = ttl
         self._every = every
         self._on_lost = on_lost
-        self._on_beat = on_beat
         self._clock = clock
         self._lock = threading.Lock()
         self._holds: dict[Range, Hold] = {}
@@ -113,7 +130,11 @@ class Lease:
 
     def _loop(self) -> None:
         while not self._closed.wait(self._every):
-            self.beat()
+            try:
+                self.beat()
+            except Exception:
+                # Without this thread nobody would notice the end of the lease: it never ends before it.
+                _log.exception("a renewal failed")
 
     def beat(self) -> None:
         """Renew once. Public so that a test can do it without a thread."""
@@ -122,7 +143,6 @@ class Lease:
             self.session.keepalive()
             self._renewed = began
             lost = self._board.renew([hold.claim for hold in self.holds()])
-            self._on_beat()
         except SessionLost as error:
             self._lose_all(error)
             self._reopen()
@@ -139,8 +159,8 @@ class Lease:
     def _reopen(self) -> None:
         try:
             fresh = self._store.session(self._ttl)
-        except StoreUnavailable:
-            return
+        except PenstockError:
+            return  # the next beat finds the old session lost again, and tries again
         with self._lock:
             self._session = fresh
         self._renewed = self._clock()

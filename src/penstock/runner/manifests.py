@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -62,17 +62,21 @@ class Fingerprint:
     """Every stage up to here, in order."""
     factory: str = ""
     """Digest of the dataset factory's code, if there is one."""
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    """Schema id of every output table; a checkpoint does not depend on them."""
 
     def to_json(self) -> dict[str, Any]:
         return {
             "inputs": dict(self.inputs),
             "stages": [list(s) for s in self.stages],
             "factory": self.factory,
+            "outputs": dict(self.outputs),
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Fingerprint:
-        return cls(value["inputs"], tuple(StagePrint(*s) for s in value["stages"]), value["factory"])
+        stages = tuple(StagePrint(*s) for s in value["stages"])
+        return cls(value["inputs"], stages, value["factory"], value["outputs"])
 
     def upto(self, done: int) -> Fingerprint:
         """The part that decides about the first ``done`` stages."""
@@ -92,6 +96,7 @@ class Fingerprint:
                 reasons.append(f"a resource of stage {number} ({after.names}) changed")
         if len(self.stages) != len(now.stages):
             reasons.append(f"there were {len(self.stages)} stages, there are {len(now.stages)}")
+        reasons += [f"output {name} changed" for name in _changed(self.outputs, now.outputs)]
         return reasons
 
 
@@ -174,12 +179,6 @@ class OutputManifest:
             Fingerprint.from_json(value["fingerprint"]),
             {name: SavedTable.from_json(table) for name, table in value["tables"].items()},
         )
-
-
-def save(storage: Storage, path: str, data: bytes) -> str:
-    """Write a manifest and return the digest that the store is to hold."""
-    storage.write(path, data)
-    return digest(data)
 
 
 def fetch(storage: Storage, path: str, expected: str) -> bytes:

@@ -91,12 +91,24 @@ class RunnerConfig:
     max_batches: int | None = None
     claims: int = 2
     max_failures: int = 5
-    partition_rows: int = 250_000
     task_rows: int = 0
     output: str | None = None
     output_format: Format = "parquet"
     compression: Compression = "lz4"
     accept_changed_code: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("claims", "max_failures", "max_batches"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} = {value}: must be at least 1")
+        if self.lease_ttl <= 0:
+            raise ConfigError(f"lease_ttl = {self.lease_ttl:g}: must be more than 0 seconds")
+        if not 0 < self.renewal < self.lease_ttl:
+            raise ConfigError(
+                f"renew_every = {self.renewal:g} s is not between 0 and lease_ttl = {self.lease_ttl:g} s",
+                hint="a lease needs several renewals within its time: leave renew_every out for a third",
+            )
 
     @property
     def renewal(self) -> float:
@@ -117,7 +129,6 @@ class RunnerConfig:
             "max_batches": settings.max_batches,
             "claims": settings.claims,
             "max_failures": settings.max_failures,
-            "partition_rows": settings.partition_rows,
             "task_rows": settings.task_rows,
             "compression": settings.checkpoint_compression,
         }

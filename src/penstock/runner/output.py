@@ -7,9 +7,14 @@ that no ack names (half written, or a zombie's) does not exist for a reader.
 from __future__ import annotations
 
 import hashlib
+import os
+import shutil
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -44,7 +49,7 @@ class Output:
 
     def __init__(self, store: Store, run: str) -> None:
         self.run: Run = runs.load(store, run)
-        self._board = Board.open(store, run)
+        self._board = Board.open(store, self.run.key)
         self._storage = Storage(self.run.storage)
 
     @property
@@ -54,12 +59,13 @@ class Output:
     def manifests(self) -> Iterator[OutputManifest]:
         """One for each completed partition, in row order."""
         for view in self._board.partitions(states={State.COMPLETED}):
-            path = layout.output_manifest(self.run.name, view.range, view.token)
+            path = layout.output_manifest(self.run.key, view.range, view.token, view.digest)
             yield OutputManifest.decode(manifests.fetch(self._storage, path, view.digest))
 
     def files(self, table: str) -> list[FileRecord]:
         """The published files of a table, in row order."""
-        return [f for m in self.manifests() for f in m.tables[self._known(table)].files]
+        name = self._known(table)
+        return [f for m in self.manifests() if name in m.tables for f in m.tables[name].files]
 
     def paths(self, table: str) -> list[str]:
         """Where the published files are, for any program that reads Parquet or Arrow."""
@@ -67,8 +73,10 @@ class Output:
 
     def schema(self, table: str) -> pa.Schema:
         """The table's schema, known as soon as one partition is published."""
+        name = self._known(table)
         for manifest in self.manifests():
-            return manifest.tables[self._known(table)].schema
+            if name in manifest.tables:
+                return manifest.tables[name].schema
         raise RunError(
             f"run {self.run.name!r} has published nothing yet", hint=f"penstock runs show {self.run.name}"
         )
@@ -103,6 +111,8 @@ class Output:
         """Copy the published files to a plain directory, one folder for each table.
 
         Every byte is checked on the way. A run that is not complete is refused unless ``partial``.
+        A local directory appears under its name when it is complete: a crash leaves nothing but a
+        folder ``DIRECTORY.unfinished-…`` beside it. In an object store, files appear one by one.
         """
         if not partial and (left := self._unfinished()):
             raise RunError(
@@ -116,8 +126,9 @@ class Output:
         for table in tables or self.tables:
             for number, record in enumerate(self.files(table)):
                 jobs.append((record, f"{table}/part-{number:06d}.{self.run.output_format}"))
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(lambda job: _copy(self.run.output_storage, target, *job), jobs))
+        source = self.run.output_storage
+        with _appearing(target) as place, ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda job: _copy(source, place, *job), jobs))
         return Exported(target.root, len(jobs), sum(r.rows for r, _ in jobs), sum(r.bytes for r, _ in jobs))
 
     def _unfinished(self) -> int:
@@ -132,6 +143,41 @@ class Output:
         return table
 
 
+@contextmanager
+def _appearing(target: Storage) -> Iterator[Storage]:
+    """A place to write to that becomes ``target`` when the block ends without an error."""
+    if target.local is None:
+        yield target  # there are no folders that could be renamed
+        return
+    # What a link names is replaced, not the link.
+    final = Path(os.path.realpath(target.local))
+    unfinished = final.with_name(f"{final.name}.unfinished-{uuid.uuid4().hex[:8]}")
+    unfinished.mkdir(parents=True)
+    try:
+        yield Storage(unfinished)
+        target.remove_empty("")
+        try:
+            unfinished.rename(final)
+        except OSError as error:
+            raise UsageError(
+                f"{final} cannot take the export: {error.strerror}",
+                left="nothing was exported",
+                hint="export to a new directory",
+            ) from error
+        _sync(final.parent)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _copy(source: Storage, target: Storage, record: FileRecord, path: str) -> None:
     digest = hashlib.sha256()
     with source.open(record.path) as file, target.create(path) as sink:
@@ -141,6 +187,6 @@ def _copy(source: Storage, target: Storage, record: FileRecord, path: str) -> No
         if digest.hexdigest() != record.sha256:
             raise CorruptFile(
                 f"{source.location(record.path)} does not match its checksum",
-                left="the export is unfinished",
+                left="nothing was exported",
                 hint="`penstock runs verify` lists everything that is wrong",
             )

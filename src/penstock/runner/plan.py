@@ -111,7 +111,7 @@ def plan_run(
 ) -> RunPlan:
     """What the next `run` would do. ``current`` is the fingerprint of the pipeline as it is now."""
     storage = Storage(run.storage)
-    board = Board.open(store, run.name)
+    board = Board.open(store, run.key)
     partitions: list[PartitionPlan] = []
     for view in board.partitions(touched=True):
         if len(partitions) == limit:
@@ -137,7 +137,7 @@ def _partition(
         error = view.errors[-1].error.splitlines()[0] if view.errors else ""
         return PartitionPlan(str(view.range), view.state, owner, _all("set aside", count), f"failed: {error}")
     judged = checkpoints.newest(
-        checkpoints.judge(storage, run.name, view.range, ref, pipeline, current) for ref in view.checkpoints
+        checkpoints.judge(storage, run.key, view.range, ref, pipeline, current) for ref in view.checkpoints
     )
     best = next((j for j in judged if j.fits), None)
     done = best.manifest.done if best and best.manifest else 0

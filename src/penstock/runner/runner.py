@@ -13,28 +13,32 @@ from typing import TYPE_CHECKING, Any
 from penstock import inputs
 from penstock.claims import Board, Claim, State
 from penstock.errors import (
+    CodeChanged,
     DefinitionError,
     FencedError,
     HaltError,
     InputChanged,
     Interrupted,
     PenstockError,
+    SessionLost,
     SparkLost,
     StorageFull,
     StoreUnavailable,
+    UsageError,
 )
 from penstock.failpoints import reach
 from penstock.inputs import Input
 from penstock.pipeline import DatasetFactory, Pipeline
 from penstock.pipeline.execute import Executor, resources_by_stage
 from penstock.runner import gc, runs
-from penstock.runner.events import Ending, Event, Kind, Listener, Report, silent
+from penstock.runner.events import Ending, Event, Kind, Listener, Report, logged
 from penstock.runner.lease import Hold, Lease
 from penstock.runner.options import RunnerConfig
 from penstock.runner.runs import Run
+from penstock.runner.signals import stopping_on_signals
 from penstock.runner.work import Bench, Work, fingerprint
 from penstock.spark.faults import decode
-from penstock.spark.session import cancel_tag, is_alive, job_tag, start
+from penstock.spark.session import cancel_tag, conform, is_alive, job_tag, start
 from penstock.storage import Storage
 from penstock.store import Store
 
@@ -42,7 +46,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Errors that the next partition would meet as well: the run stops and waits for a person.
-_HALTING = (HaltError, InputChanged, DefinitionError)
+_HALTING = (HaltError, InputChanged, DefinitionError, CodeChanged)
 _KEPT_EVENTS = 1000
 # Seconds for which a store that does not answer is waited for.
 _PATIENCE = 60.0
@@ -53,7 +57,8 @@ class Runner:
 
     Any number of runners, in any number of processes, may work on the same run: start them with the
     same pipeline, store, storage and run name. The inputs must be registered under the names of the
-    pipeline's input tables (see `penstock.inputs.register`).
+    pipeline's input tables (see `penstock.inputs.register`). In the main thread, SIGTERM and Ctrl-C
+    stop it like `stop`, unless ``handle_signals`` is False.
     """
 
     def __init__(
@@ -64,8 +69,9 @@ class Runner:
         config: RunnerConfig | None = None,
         *,
         spark: SparkSession | None = None,
-        listener: Listener = silent,
+        listener: Listener = logged,
         source: str = "",
+        handle_signals: bool = True,
     ) -> None:
         self.pipeline = pipeline
         self.store = store
@@ -74,6 +80,8 @@ class Runner:
         self._spark = spark
         self._listener = listener
         self._source = source
+        self._handle_signals = handle_signals
+        self._ran = False
         self._stopping = threading.Event()
         self._halted: PenstockError | None = None
         self._lock = threading.Lock()
@@ -96,16 +104,23 @@ class Runner:
         ``dataset_factory(dataset, range)`` is given each partition's tables, and returns the dataset
         to run the pipeline on: the same one, or one with tables and resources added.
         """
+        if self._ran:
+            raise UsageError("a Runner runs once", hint="make a new one: it joins the run where it is")
+        self._ran = True
         began = time.monotonic()
         spark = self._spark or _session()
+        conform(spark)
         run, board, bench = self._prepare(spark, dataset_factory)
-        with Lease(
-            self.store,
-            board,
-            self.config.lease_ttl,
-            self.config.renewal,
-            on_lost=lambda hold: self._cancel(spark, hold),
-        ) as lease:
+        with (
+            stopping_on_signals(self.stop, enabled=self._handle_signals),
+            Lease(
+                self.store,
+                board,
+                self.config.lease_ttl,
+                self.config.renewal,
+                on_lost=lambda hold: self._cancel(spark, hold),
+            ) as lease,
+        ):
             self._work(spark, board, bench, lease)
         ending = self._ending(board)
         if ending in ("complete", "incomplete"):
@@ -121,6 +136,7 @@ class Runner:
         primary = next(iter(registered.values()))
         wanted = Run(
             name=self._run_name,
+            id=runs.new_id(),
             pipeline=self.pipeline.name,
             inputs=digests,
             registered={table: found.name for table, found in registered.items()},
@@ -196,48 +212,61 @@ class Runner:
                 time.sleep(0.1)
 
     def _loop(self, spark: SparkSession, board: Board, bench: Bench, lease: Lease) -> None:
-        while not self._stopping.is_set() and self._take_slot():
-            claim = self._next_claim(board, lease)
-            if claim is None:
-                return
-            if not self._attempt(spark, board, bench, lease, claim):
-                self._give_slot()
+        try:
+            while not self._stopping.is_set() and self._take_slot():
+                claim = self._next_claim(board, bench.run, lease)
+                if claim is None:
+                    return
+                if not self._attempt(spark, board, bench, lease, claim):
+                    self._give_slot()
+        except Exception as error:
+            # The other threads must not wait for what this one can no longer give back.
+            self._halt(decode(error))
 
-    def _next_claim(self, board: Board, lease: Lease) -> Claim | None:
+    def _next_claim(self, board: Board, run: Run, lease: Lease) -> Claim | None:
         """A partition to work on, waiting for one if need be; None when there is nothing more to do."""
-        silent_since = time.monotonic()
+        answered = time.monotonic()
         while not self._stopping.is_set():
             try:
                 if claims := board.claim(lease.session, self.config.instance):
                     reach("claim.after")
+                    self._check_current(board, run, claims[0])
                     return claims[0]
                 if board.finished():
                     return None
                 # What others hold may come back: on a change, or when their lease runs out.
                 board.wait(min(self.config.renewal, 1.0))
-                silent_since = time.monotonic()
-            except FencedError:
-                # The session ran out just now: the lease thread opens a new one.
-                self._stopping.wait(self.config.renewal / 10)
-            except StoreUnavailable as error:
-                if time.monotonic() - silent_since > max(_PATIENCE, 5 * self.config.lease_ttl):
+                answered = time.monotonic()
+            except (SessionLost, StoreUnavailable) as error:
+                # A lost session is replaced by the lease thread, a silent store may come back.
+                if time.monotonic() - answered > max(_PATIENCE, 5 * self.config.lease_ttl):
                     self._halt(error)
-                self._stopping.wait(self.config.renewal)
+                self._stopping.wait(self.config.renewal / 4)
         return None
+
+    def _check_current(self, board: Board, run: Run, claim: Claim) -> None:
+        """Give a claim back if the run has gone on to other code, or is another run by now."""
+        try:
+            runs.check_current(self.store, run)
+        except PenstockError:
+            with suppress(PenstockError):
+                board.release(claim)
+            raise
 
     def _attempt(self, spark: SparkSession, board: Board, bench: Bench, lease: Lease, claim: Claim) -> bool:
         """Work on a claim; whatever happens, it is not held afterwards. True if it was acked."""
         hold = lease.hold(claim)
-        self._tell_of(hold, "claimed")
         try:
+            self._tell_of(hold, "claimed")
             with job_tag(spark, _tag(hold)):
-                Work(bench, hold).do()
+                digest = Work(bench, hold).do()
         except Exception as raised:
             self._failed(board, bench, hold, raised)
             return False
         finally:
             lease.drop(hold)
-        gc.sweep_partition(self.storage, bench.run, claim.range, claim.token)
+        with suppress(OSError, PenstockError):  # what is left is swept at the end of the run
+            gc.sweep_partition(self.storage, bench.run, claim.range, claim.token, digest)
         return True
 
     def _failed(self, board: Board, bench: Bench, hold: Hold, raised: Exception) -> None:
@@ -248,17 +277,15 @@ class Runner:
             elif isinstance(error, _HALTING):
                 if not isinstance(error, Interrupted):
                     self._halt(error)
-                board.release(hold.claim)
+                hold.stop = None
+                hold.patiently(lambda: board.release(hold.claim))
                 self._tell_of(hold, "released", message=error.what)
             else:
-                state = board.fail(hold.claim, f"{error.code}: {error}")
+                state = hold.patiently(lambda: board.fail(hold.claim, f"{error.code}: {error}"))
                 kind: Kind = "poisoned" if state is State.POISONED else "failed"
                 self._tell_of(hold, kind, message=str(error))
         except FencedError as fenced:
             self._tell_of(hold, "lost", message=fenced.what)
-        except PenstockError as second:
-            # The claim cannot even be given back: its lease will run out.
-            self._halt(second)
 
     def _explained(self, bench: Bench, hold: Hold, raised: Exception) -> PenstockError:
         """What really happened: a cancelled job says no more than that it was cancelled."""
@@ -279,6 +306,8 @@ class Runner:
                     storage.probe()
                 except StorageFull as full:
                     return full
+                except (OSError, PenstockError):
+                    continue  # then the first error says more
         return error
 
     def _halt(self, error: PenstockError) -> None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.claims import Board, register
+from penstock.claims import Board, State, register
 from penstock.errors import CodeChanged, RunError, RunMismatch, UsageError
+from penstock.names import RULE, is_name
 from penstock.runner.manifests import Fingerprint
 from penstock.spark.files import Format
 from penstock.storage import Storage
 from penstock.store import Store
 
 FORMAT = 1
+_ACCEPTED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,8 @@ class Run:
     """What is fixed when a run starts; its progress is on the board."""
 
     name: str
+    id: str
+    """Tells this run from an earlier one of the same name that was dropped."""
     pipeline: str
     inputs: Mapping[str, str]
     """Digest of each input by table name. The first is the one cut into partitions."""
@@ -38,6 +43,8 @@ class Run:
     created: str
     keeps_rows: tuple[str, ...] = ()
     """Output tables that have exactly the rows of the primary input."""
+    accepted: tuple[Fingerprint, ...] = ()
+    """Earlier versions of the pipeline whose results somebody agreed to keep."""
     source: str = ""
     """The file (and pipeline) that the command line runs it from, if it does."""
 
@@ -45,6 +52,7 @@ class Run:
         return {
             "format": FORMAT,
             "run": self.name,
+            "id": self.id,
             "pipeline": self.pipeline,
             "inputs": dict(self.inputs),
             "registered": dict(self.registered),
@@ -57,6 +65,7 @@ class Run:
             "storage": self.storage,
             "created": self.created,
             "keeps_rows": list(self.keeps_rows),
+            "accepted": [f.to_json() for f in self.accepted],
             "source": self.source,
         }
 
@@ -69,6 +78,7 @@ class Run:
             )
         return cls(
             name=value["run"],
+            id=value["id"],
             pipeline=value["pipeline"],
             inputs=value["inputs"],
             registered=value["registered"],
@@ -81,8 +91,14 @@ class Run:
             storage=value["storage"],
             created=value["created"],
             keeps_rows=tuple(value["keeps_rows"]),
+            accepted=tuple(Fingerprint.from_json(f) for f in value["accepted"]),
             source=value["source"],
         )
+
+    @property
+    def key(self) -> str:
+        """What the run's documents and files in storage stand under."""
+        return f"{self.name}~{self.id}"
 
     @property
     def primary(self) -> str:
@@ -109,8 +125,8 @@ def own_input(run: str, table: str) -> str:
 
 
 def check_name(name: str) -> str:
-    if not name or not all(c.isalnum() or c in "_-." for c in name) or name.startswith("."):
-        raise UsageError(f"{name!r} is not a run name", hint="use letters, digits, _ and -")
+    if not is_name(name):
+        raise UsageError(f"{name!r} is not a run name", hint=RULE)
     return name
 
 
@@ -137,15 +153,32 @@ def every(store: Store) -> list[Run]:
     return [Run.from_json(json.loads(d.value)) for d in store.scan("runs/") if d.key.endswith("/run")]
 
 
+def board(store: Store, name: str) -> Board:
+    """The board of a run."""
+    return Board.open(store, load(store, name).key)
+
+
+def new_id() -> str:
+    return secrets.token_hex(4)
+
+
 def start(store: Store, wanted: Run, *, max_failures: int, accept_changed_code: bool) -> tuple[Run, Board]:
     """Create the run, or join the one of this name if it computes the same from the same."""
-    store.cas(key(check_name(wanted.name)), 0, json.dumps(wanted.to_json()).encode())
+    # The board first: a run that can be found has one. What a process leaves that dies in between
+    # stands under an id that nobody else will use.
+    if store.get(key(check_name(wanted.name))) is None:
+        register(store, wanted.key, wanted.total_rows, wanted.partition_rows, max_failures)
+        store.cas(key(wanted.name), 0, _encode(wanted))
     run = load(store, wanted.name)
     _check_same(run, wanted)
-    board = register(store, run.name, run.total_rows, run.partition_rows, max_failures)
+    board = register(store, run.key, run.total_rows, run.partition_rows, max_failures)
     if reasons := run.fingerprint.differences(wanted.fingerprint):
         run = _changed_code(store, run, wanted, board, reasons, accept_changed_code)
     return run, board
+
+
+def _encode(run: Run) -> bytes:
+    return json.dumps(run.to_json()).encode()
 
 
 def _check_same(run: Run, wanted: Run) -> None:
@@ -188,11 +221,37 @@ def _changed_code(store: Store, run: Run, wanted: Run, board: Board, reasons: li
             "--accept-changed-code",
         )
     document = store.get(key(run.name))
-    assert document is not None
-    adopted = replace(run, fingerprint=wanted.fingerprint)
-    if store.cas(document.key, document.version, json.dumps(adopted.to_json()).encode()) is None:
+    if document is None or Run.from_json(json.loads(document.value)) != run:
         return _again(store, wanted, run.name)
+    adopted = replace(
+        run,
+        fingerprint=wanted.fingerprint,
+        outputs=wanted.outputs,
+        keeps_rows=wanted.keeps_rows,
+        accepted=(*run.accepted, run.fingerprint)[-_ACCEPTED:] if completed else run.accepted,
+    )
+    if store.cas(document.key, document.version, _encode(adopted)) is None:
+        return _again(store, wanted, run.name)
+    # Whoever still works with the old code loses its claims now, and gives back what it claims from
+    # now on, because it looks at this document after each claim.
+    for view in board.partitions({State.CLAIMED}):
+        board.force_release(view.range)
     return adopted
+
+
+def check_current(store: Store, run: Run) -> None:
+    """Raise unless the run is still what this instance began to work on."""
+    now = find(store, run.name)
+    if now is None or now.id != run.id:
+        raise CodeChanged(
+            f"run {run.name!r} was removed meanwhile", hint="start it anew if it is still wanted"
+        )
+    if reasons := run.fingerprint.differences(now.fingerprint):
+        raise CodeChanged(
+            f"run {run.name!r} goes on with other code than this instance has: {'; '.join(reasons)}",
+            left="this instance has given back what it held",
+            hint="start it again, with the new code",
+        )
 
 
 def _again(store: Store, wanted: Run, name: str) -> Run:
@@ -206,10 +265,10 @@ def _again(store: Store, wanted: Run, name: str) -> Run:
     return run
 
 
-def delete(store: Store, name: str) -> None:
-    """Forget a run: every document of it. Its files are the caller's business."""
-    for document in list(store.scan(f"runs/{name}/")):
-        if document.key != key(name):
-            store.cas(document.key, document.version, None)
-    if document_of_run := store.get(key(name)):
-        store.cas(document_of_run.key, document_of_run.version, None)
+def delete(store: Store, run: Run) -> None:
+    """Forget a run: first that it exists, then every document of it. Its files are the caller's business."""
+    document = store.get(key(run.name))
+    if document is not None:
+        store.cas(document.key, document.version, None)
+    for document in list(store.scan(f"runs/{run.key}/")):
+        store.cas(document.key, document.version, None)

@@ -54,7 +54,7 @@ class Verification:
 def verify(store: Store, name: str) -> Verification:
     """Look at everything that a run has published. Nothing is changed."""
     run = runs.load(store, name)
-    board = Board.open(store, name)
+    board = Board.open(store, run.key)
     return _Verifier(store, run, board).verify()
 
 
@@ -108,20 +108,27 @@ class _Verifier:
         found: list[tuple[str, FileRecord]] = []
         rows = dict.fromkeys(self.run.outputs, 0)
         problems = []
-        count = 0
+        count = accepted = 0
         try:
             for manifest in Output(self.store, self.run.name).manifests():
                 count += 1
-                for reason in manifest.fingerprint.differences(self.run.fingerprint):
-                    problems.append(f"{manifest.partition} was made by other code: {reason}")
+                reasons = manifest.fingerprint.differences(self.run.fingerprint)
+                if reasons and any(not manifest.fingerprint.differences(a) for a in self.run.accepted):
+                    accepted += 1
+                elif reasons:
+                    problems.append(f"{manifest.partition} was made by other code: {'; '.join(reasons)}")
                 for table, saved in manifest.tables.items():
                     found += [(table, f) for f in saved.files]
-                    rows[table] += saved.rows
+                    rows[table] = rows.get(table, 0) + saved.rows
+                    if table == self.run.primary and saved.rows > manifest.partition.rows:
+                        problems.append(f"{manifest.partition} has more rows of {table} than it began with")
                     if table in self.run.keeps_rows and saved.rows != manifest.partition.rows:
                         problems.append(f"{manifest.partition} has {saved.rows} rows of {table}")
         except PenstockError as error:
             problems.append(error.what)
         detail = f"{count} manifests, all as they were acked"
+        if accepted:
+            detail += f"; {accepted} of them made by earlier code that was accepted"
         return Check("manifests", not problems, _listed(detail, problems)), found, rows
 
     def _once(self, found: list[tuple[str, FileRecord]]) -> Check:

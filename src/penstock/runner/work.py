@@ -12,7 +12,7 @@ from penstock.claims import Board, Claim
 from penstock.errors import CorruptFile, UndeclaredWrite
 from penstock.failpoints import reach
 from penstock.inputs import Input
-from penstock.pipeline import Bound, Dataset, DatasetFactory, Pipeline, Retry, Stage
+from penstock.pipeline import Dataset, DatasetFactory, Pipeline, Retry, Stage
 from penstock.pipeline.execute import Executor, resources_by_stage
 from penstock.pipeline.fingerprint import code_digest, resources_digest, stage_digest
 from penstock.pipeline.retry import attempt
@@ -48,7 +48,8 @@ def fingerprint(
         StagePrint("+".join(s.names), stage_digest(s), resources_digest(s, resources[s.index]))
         for s in pipeline.stages
     )
-    return Fingerprint(dict(inputs), stages, code_digest(factory) if factory else "")
+    outputs = {t.__table_name__: t.schema_id() for t in pipeline.outputs}
+    return Fingerprint(dict(inputs), stages, code_digest(factory) if factory else "", outputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +78,15 @@ class Work:
         self.claim: Claim = hold.claim
         self.began = time.monotonic()
         self.resumed_at = 0
-        self.rows: dict[str, int | None] = {}
+        self.rows: dict[str, int] = {}
+        self._dropped: set[str] = set()
         self._since: list[str] = []
 
-    def do(self) -> None:
-        """Compute the partition, write its output and publish it with the ack."""
+    def do(self) -> str:
+        """Compute the partition, write its output and publish it with the ack.
+
+        Returns the digest of what was published.
+        """
         bench = self.bench
         done, flows, resources = self._begin()
         stages = bench.pipeline.stages
@@ -93,7 +98,7 @@ class Work:
             if bench.config.strategy.after(done, len(stages)):
                 flows = self._checkpoint(done, flows)
             self._tell("stage", stage=stage.index, seconds=time.monotonic() - before)
-        self._publish(flows)
+        return self._publish(flows)
 
     def _begin(self) -> tuple[int, dict[str, Flow], Sequence[Mapping[str, Any]]]:
         """Where to begin: after the newest checkpoint that fits and is whole, or at the input."""
@@ -104,7 +109,7 @@ class Work:
             resources = resources_by_stage(bench.pipeline, dataset.resources)
         judged = [
             checkpoints.judge(
-                bench.storage, bench.run.name, self.claim.range, ref, bench.pipeline, bench.run.fingerprint
+                bench.storage, bench.run.key, self.claim.range, ref, bench.pipeline, bench.run.fingerprint
             )
             for ref in self.claim.checkpoints
         ]
@@ -165,9 +170,10 @@ class Work:
     ) -> dict[str, Flow]:
         made = self.bench.executor.run_stage(stage, flows, resources)
         for bound in stage.transforms:
-            for table in bound.creates | bound.transform.drops:
-                self.rows[table] = None
-        self._since += [b.name for b in stage.transforms if _keeps_rows(b)]
+            for table in bound.creates:
+                self.rows.pop(table, None)
+            self._dropped |= bound.transform.drops
+        self._since += stage.names
         reach("stage.planned")
         return made
 
@@ -177,7 +183,7 @@ class Work:
             lambda: checkpoints.save(
                 bench.spark,
                 bench.storage,
-                bench.run.name,
+                bench.run.key,
                 self.claim,
                 done,
                 flows,
@@ -188,11 +194,11 @@ class Work:
         self._count({name: table for name, table in saved.items() if table.input is None})
         self.hold.check()
         reach("checkpoint.before")
-        bench.board.save_checkpoint(self.claim, ref)
+        self.hold.patiently(lambda: bench.board.save_checkpoint(self.claim, ref))
         reach("checkpoint.after")
         return onward
 
-    def _publish(self, flows: Mapping[str, Flow]) -> None:
+    def _publish(self, flows: Mapping[str, Flow]) -> str:
         bench = self.bench
         output = bench.run.output_storage
         written: dict[str, SavedTable] = {}
@@ -216,13 +222,16 @@ class Work:
             bench.run.fingerprint,
             written,
         )
-        path = layout.output_manifest(bench.run.name, self.claim.range, self.claim.token)
-        digest = manifests.save(bench.storage, path, manifest.encode())
+        data = manifest.encode()
+        digest = manifests.digest(data)
+        path = layout.output_manifest(bench.run.key, self.claim.range, self.claim.token, digest)
+        bench.storage.write(path, data)
         self.hold.check()
         reach("ack.before")
-        bench.board.ack(self.claim, digest)
+        self.hold.patiently(lambda: bench.board.ack(self.claim, digest))
         reach("ack.after")
         self._tell("acked", stage=self.resumed_at, rows=self.claim.range.rows, seconds=seconds)
+        return digest
 
     def _retried(self, write: Callable[[], T]) -> T:
         """Run a job, again if Spark lost a worker on the way."""
@@ -240,20 +249,17 @@ class Work:
     def _count(self, written: Mapping[str, SavedTable]) -> None:
         """Rows can only get fewer or more where a transform declared it."""
         for name, table in written.items():
-            before = self.rows.get(name)
-            if before is not None and before != table.rows:
+            before = self.rows.get(name, table.rows)
+            if table.rows > before or (table.rows < before and name not in self._dropped):
                 raise UndeclaredWrite(
                     f"table {name} had {before} rows and has {table.rows} after {', '.join(self._since)}, "
-                    "none of which declares to change the set of rows",
+                    "which their declarations do not allow",
                     hint="declare drops=… on the transform that removes rows; one that multiplies them "
                     "creates a table of its own",
                 )
             self.rows[name] = table.rows
         self._since = []
+        self._dropped -= written.keys()
 
     def _tell(self, kind: Kind, **more: Any) -> None:
         self.bench.tell(Event(kind, self.bench.config.instance, self.claim.range, self.claim.token, **more))
-
-
-def _keeps_rows(bound: Bound) -> bool:
-    return not bound.creates and not bound.transform.drops and not bound.writes_resources

@@ -30,6 +30,8 @@ _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 _THREADS = "32"
 
+_OURS = "spark.penstock.settings"
+
 # Settings that also a Connect server takes from its clients.
 _QUERY_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
@@ -42,6 +44,7 @@ _QUERY_SETTINGS = {
 
 _CLASSIC_SETTINGS = {
     **_QUERY_SETTINGS,
+    _OURS: "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.structuredLogging.enabled": "false",
@@ -68,6 +71,13 @@ def start(
     if config.master.startswith("sc://"):
         return _connect(config)
     return _classic(config, app_name, use_archive)
+
+
+def conform(spark: SparkSession) -> None:
+    """Give a session that somebody else started the settings that results depend on."""
+    if spark.conf.get(_OURS, "false") != "true":
+        for key, value in {**_QUERY_SETTINGS, _OURS: "true"}.items():
+            spark.conf.set(key, value)
 
 
 def is_connect(spark: SparkSession) -> bool:
@@ -178,7 +188,7 @@ def _connect(config: SparkConfig) -> SparkSession:
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.remote(config.master).getOrCreate()
-    for key, value in {**_QUERY_SETTINGS, **config.conf}.items():
+    for key, value in {**_QUERY_SETTINGS, _OURS: "true", **config.conf}.items():
         spark.conf.set(key, value)
     return spark
 

@@ -156,7 +156,7 @@ def _of(run: Run, view: PartitionView) -> list[Checkpoint]:
     storage = Storage(run.storage)
     found = []
     for ref in sorted(view.checkpoints, key=lambda r: r.stage):
-        path = layout.checkpoint_manifest(run.name, view.range, ref.token, ref.stage)
+        path = layout.checkpoint_manifest(run.key, view.range, ref.token, ref.stage, ref.digest)
         try:
             manifest = CheckpointManifest.decode(manifests.fetch(storage, path, ref.digest))
             found.append(Checkpoint(view.range, ref, manifest))

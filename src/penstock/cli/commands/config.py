@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +9,7 @@ import click
 
 from penstock.cli.desk import Desk, with_desk
 from penstock.cli.output import Block, Grid
-from penstock.config import Config
-
-_SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
+from penstock.config import Config, is_secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +19,7 @@ class Settings:
     config: Config
 
     def items(self) -> list[tuple[str, Any, str]]:
-        return [(k, "********" if _SECRET.search(k) else v, origin) for k, v, origin in self.config.items()]
+        return [(k, "********" if is_secret(k) else v, origin) for k, v, origin in self.config.items()]
 
     def to_json(self) -> dict[str, Any]:
         settings = {key: {"value": value, "origin": origin} for key, value, origin in self.items()}

@@ -65,6 +65,20 @@ def with_settings(function: Callable[..., Any]) -> Callable[..., Any]:
     metavar="NAME=PATH",
     help="File, folder or pattern for an input table.",
 )
+@click.option(
+    "--input-format",
+    "formats",
+    multiple=True,
+    metavar="NAME=FORMAT",
+    help="parquet, csv, jsonl or arrow, where the file names do not say it.",
+)
+@click.option(
+    "--input-option",
+    "options",
+    multiple=True,
+    metavar="NAME.KEY=VALUE",
+    help="How CSV is written: header, delimiter, quote, null_values.",
+)
 @click.option("--output", metavar="DIR", help="Where output files go.  [default: STORAGE/output]")
 @click.option("--output-format", type=click.Choice(["parquet", "arrow"]), help="[default: parquet]")
 @click.option("--run", "name", metavar="NAME", help="Name of the run.  [default: the pipeline's name]")
@@ -75,6 +89,8 @@ def command(
     desk: Desk,
     source: str,
     inputs: tuple[str, ...],
+    formats: tuple[str, ...],
+    options: tuple[str, ...],
     output: str | None,
     output_format: str | None,
     name: str | None,
@@ -89,8 +105,10 @@ def command(
     \b
       penstock run trades.py --input trades=data/trades.parquet --output out
       penstock run pipelines.py:daily --input trades='data/*.csv' --instances 4
+      penstock run trades.py --input trades=data/trades.csv --input-option trades.delimiter=';'
     """
-    from penstock.cli.registering import Registrar, parse
+    from penstock.cli.registering import Registrar
+    from penstock.cli.sources import parse
     from penstock.job import Job
     from penstock.project import load
     from penstock.runner import runs
@@ -99,14 +117,14 @@ def command(
     desk.flags({"run.partition_rows": partition_rows})
     config = desk.config
     project = load(source)
-    paths = parse(inputs, project.pipeline)
+    sources = parse(project.pipeline, inputs, formats, options)
     name = runs.check_name(name or project.pipeline.name)
     existing = runs.find(desk.store, name)
     registrar = Registrar(
         desk.store,
         desk.storage,
         project.pipeline,
-        paths,
+        sources,
         name,
         begun=existing is not None,
         provided=project.factory is not None,

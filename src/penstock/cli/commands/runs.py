@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from penstock.runner.runs import Run
 
 
-def state_of(summary: Summary) -> str:
-    """A run's state in one word."""
+def state_of(summary: Summary | None) -> str:
+    """A run's state in a word or two."""
+    if summary is None:
+        return "not begun"
     if summary.pending.partitions + summary.claimed.partitions == 0:
         return "incomplete" if summary.poisoned.partitions else "complete"
     return "running" if summary.claimed.partitions > summary.expired.partitions else "resumable"
@@ -34,7 +36,7 @@ def state_of(summary: Summary) -> str:
 class Listing:
     """All runs of a store."""
 
-    runs: list[tuple[Run, Summary]]
+    runs: list[tuple[Run, Summary | None]]
 
     def to_json(self) -> list[dict[str, Any]]:
         return [_json(run, summary) for run, summary in self.runs]
@@ -45,8 +47,8 @@ class Listing:
                 run.name,
                 run.pipeline,
                 state_of(s),
-                f"{amount(s.completed.partitions)}/{amount(s.total.partitions)}",
-                amount(s.poisoned.partitions),
+                f"{amount(s.completed.partitions)}/{amount(s.total.partitions)}" if s else "-",
+                amount(s.poisoned.partitions) if s else "-",
                 amount(run.total_rows),
                 run.created,
             )
@@ -61,7 +63,7 @@ class Details:
     """One run."""
 
     run: Run
-    summary: Summary
+    summary: Summary | None
     owners: dict[str, int]
     """Claimed partitions by the instance that holds them."""
 
@@ -70,19 +72,13 @@ class Details:
 
     def blocks(self) -> list[Block]:
         run, s = self.run, self.summary
-        claimed = f"{amount(s.claimed.partitions)} claimed"
-        if s.expired.partitions:
-            claimed += f" ({amount(s.expired.partitions)} with an expired lease)"
         pairs = [
             ("run", f"{run.name} ({state_of(s)})"),
             ("pipeline", f"{run.pipeline}{f', from {run.source}' if run.source else ''}"),
             ("created", run.created),
             ("inputs", ", ".join(run.inputs)),
-            ("rows", f"{amount(s.completed.rows)} of {amount(run.total_rows)} done"),
-            ("partitions", f"{count(s.total.partitions, 'partition')} of {amount(run.partition_rows)} rows"),
-            ("", f"{amount(s.completed.partitions)} completed, {claimed}"),
-            ("", f"{amount(s.pending.partitions)} pending, {amount(s.poisoned.partitions)} poisoned"),
-            ("failed or lost", f"{count(s.failures, 'attempt')}"),
+            ("rows", f"{amount(s.completed.rows if s else 0)} of {amount(run.total_rows)} done"),
+            *(_progress(run, s) if s else ()),
             ("output", f"{run.output} ({', '.join(run.outputs)}; {run.output_format})"),
             ("storage", run.storage),
             ("stages", ", ".join(f"{n} {stage.names}" for n, stage in enumerate(run.fingerprint.stages))),
@@ -91,7 +87,19 @@ class Details:
         return [Facts(pairs)]
 
 
-def _json(run: Run, summary: Summary) -> dict[str, Any]:
+def _progress(run: Run, s: Summary) -> list[tuple[str, str]]:
+    claimed = f"{amount(s.claimed.partitions)} claimed"
+    if s.expired.partitions:
+        claimed += f" ({amount(s.expired.partitions)} with an expired lease)"
+    return [
+        ("partitions", f"{count(s.total.partitions, 'partition')} of {amount(run.partition_rows)} rows"),
+        ("", f"{amount(s.completed.partitions)} completed, {claimed}"),
+        ("", f"{amount(s.pending.partitions)} pending, {amount(s.poisoned.partitions)} poisoned"),
+        ("failed or lost", f"{count(s.failures, 'attempt')}"),
+    ]
+
+
+def _json(run: Run, summary: Summary | None) -> dict[str, Any]:
     return {**run.to_json(), "state": state_of(summary), "partitions": plain(summary)}
 
 
@@ -153,11 +161,10 @@ def command() -> None:
 @with_desk
 def ls(desk: Desk) -> None:
     """List all runs."""
-    from penstock.claims import Board
     from penstock.runner import runs
 
     found = runs.every(desk.store) if desk.has_store else []
-    desk.output.show(Listing([(run, Board.open(desk.store, run.name).summary()) for run in found]))
+    desk.output.show(Listing([(run, desk.summary(run)) for run in found]))
     if not found:
         desk.output.say(f"no runs in {desk.config.store}")
 
@@ -169,9 +176,12 @@ def show(desk: Desk, name: str) -> None:
     """Show what a run computes from what, and how far it is."""
     from penstock.claims import State
 
-    board = desk.board(name)
-    owners = Counter(view.owner for view in board.partitions({State.CLAIMED}))
-    desk.output.show(Details(desk.run(name), board.summary(), dict(sorted(owners.items()))))
+    run = desk.run(name)
+    summary = desk.summary(run)
+    owners: Counter[str] = Counter()
+    if summary is not None:
+        owners.update(view.owner for view in desk.board(name).partitions({State.CLAIMED}))
+    desk.output.show(Details(run, summary, dict(sorted(owners.items()))))
 
 
 @command.command(epilog=exits.TABLE)
@@ -220,7 +230,9 @@ def gc(desk: Desk, name: str | None, dry_run: bool, drop: bool, yes: bool) -> No
     chosen = [desk.run(name)] if name else runs.every(desk.known)
     swept = {}
     for run in chosen:
-        done = sweeper.sweep(Storage(run.storage), run, Board.open(desk.store, run.name), dry_run=dry_run)
+        if desk.summary(run) is None:
+            continue  # nobody has written anything for it
+        done = sweeper.sweep(Storage(run.storage), run, Board.open(desk.store, run.key), dry_run=dry_run)
         swept[run.name] = (done.files, done.bytes)
     desk.output.show(Sweeping(swept, dry_run))
 
@@ -230,14 +242,15 @@ def _drop(desk: Desk, name: str, *, dry_run: bool, yes: bool) -> Sweeping:
     from penstock.runner import layout
     from penstock.storage import Storage
 
-    run, summary = desk.run(name), desk.board(name).summary()
-    if alive := summary.claimed.partitions - summary.expired.partitions:
+    run = desk.run(name)
+    summary = desk.summary(run)
+    if summary and (alive := summary.claimed.partitions - summary.expired.partitions):
         raise RunError(
             f"instances work on run {name!r} now: {count(alive, 'partition')} are claimed",
             hint=f"stop them first; `penstock runs show {name}` names them",
         )
     storage = Storage(run.storage)
-    files = [n for _, n in storage.list(layout.run_folder(name))] + [
+    files = [n for _, n in storage.list(layout.run_folder(run.key))] + [
         n for _, n in run.output_storage.list(name)
     ]
     if not dry_run:

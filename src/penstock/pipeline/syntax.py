@@ -1,0 +1,113 @@
+"""What a function's source says, in a form that no other version of Python tells differently."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import sys
+import textwrap
+import types
+from collections.abc import Iterator
+
+from penstock.pipeline.resources import value_digest
+
+_DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+# Without meaning when the code runs, or unknown to some versions of Python.
+_LEFT_OUT = {"ctx", "kind", "type_comment", "type_ignores", "type_params"}
+
+
+def syntax(thing: types.FunctionType | type) -> str:
+    """The syntax tree of a function or class, without layout, comments and docstrings.
+
+    Where no source is to be had, it is the byte code, which belongs to one version of Python.
+    """
+    tree = _tree(thing)
+    if tree is None:
+        code = getattr(thing, "__code__", None)
+        return f"{sys.version_info[:2]} {compiled(code)}" if code else thing.__qualname__
+    return dump(tree)
+
+
+def has_source(thing: types.FunctionType | type) -> bool:
+    return _tree(thing) is not None
+
+
+def dump(node: ast.AST) -> str:
+    """Node types and fields; those that are empty are left out, as newer versions add such fields."""
+    return "".join(_dumped(node))
+
+
+def compiled(code: types.CodeType) -> str:
+    constants = [
+        compiled(c) if isinstance(c, types.CodeType) else value_digest(c) or repr(c) for c in code.co_consts
+    ]
+    return repr((code.co_code, code.co_names, code.co_varnames, constants))
+
+
+def _dumped(value: object) -> Iterator[str]:
+    if isinstance(value, ast.AST):
+        yield f"{type(value).__name__}("
+        for name, field in ast.iter_fields(value):
+            if name not in _LEFT_OUT and field is not None and field != []:
+                yield f"{name}="
+                yield from _dumped(field)
+        yield ")"
+    elif isinstance(value, list):
+        yield "["
+        for item in value:
+            yield from _dumped(item)
+        yield "]"
+    else:
+        yield f"{type(value).__name__} {value!r},"
+
+
+def _tree(thing: types.FunctionType | type) -> ast.AST | None:
+    code = getattr(thing, "__code__", None)
+    try:
+        if code is not None and code.co_name == "<lambda>":
+            return _lambda(code)
+        tree = ast.parse(textwrap.dedent(inspect.getsource(code or thing)))
+    except (OSError, TypeError, SyntaxError):
+        # An interactive session, or generated code.
+        return None
+    _strip(tree)
+    if isinstance(tree.body[0], ast.FunctionDef | ast.AsyncFunctionDef):
+        # Declarations count by themselves, and a decorator by the function that it made.
+        tree.body[0].decorator_list = []
+    return tree
+
+
+def _strip(tree: ast.AST) -> None:
+    """A docstring does not change what a function does."""
+    for node in ast.walk(tree):
+        if isinstance(node, _DEFINITIONS) and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+
+
+def _lambda(code: types.CodeType) -> ast.Lambda | None:
+    """The lambda expression that was compiled to this; None if two of its line could be meant."""
+    lines, _ = inspect.findsource(code)
+    found = [node for node in _lambdas("".join(lines)) if node.lineno == code.co_firstlineno]
+    if len(found) > 1:
+        found = [node for node in found if _made(code, node.body)]
+    # Of those around each other, the code is that of the innermost.
+    found.sort(key=lambda node: len(dump(node)))
+    return found[0] if found else None
+
+
+@functools.lru_cache(maxsize=32)
+def _lambdas(source: str) -> tuple[ast.Lambda, ...]:
+    return tuple(node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Lambda))
+
+
+def _made(code: types.CodeType, body: ast.expr) -> bool:
+    """Whether all instructions with a place in the source lie within the expression."""
+    first = (body.lineno, body.col_offset)
+    last = (body.end_lineno or body.lineno, body.end_col_offset or 0)
+    places = [
+        ((line, column), (end_line, end_column))
+        for line, end_line, column, end_column in code.co_positions()
+        if line is not None and end_line is not None and column is not None and end_column
+    ]
+    return bool(places) and all(first <= begin and end <= last for begin, end in places)
