@@ -3,11 +3,13 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock import errors
 from penstock.cli import exits
+from penstock.cli.running import Result
 from penstock.cli.wording import COMMANDS, in_commands
 from tests.cli.conftest import Cli
 
@@ -108,3 +110,10 @@ def test_advice_can_be_typed() -> None:
     assert type(told) is errors.BadInput
     assert (told.what, told.left) == ("x", "y")
     assert told.hint == "close the quote, or give --input-option trades.quote= if so"
+
+
+@pytest.mark.parametrize(("ending", "code"), [("halted", exits.RESUMABLE), ("instances lost", exits.FAILED)])
+def test_how_a_run_ended_decides_its_exit_code(ending: str, code: int) -> None:
+    nothing: Any = None
+    result = Result(nothing, ending, nothing, [], [], [], 0.0, errors.InputChanged())
+    assert result.code == code

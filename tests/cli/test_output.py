@@ -5,11 +5,12 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.claims import register
+from penstock.claims import Board, register
 from penstock.cli import progress as progress_module
 from penstock.cli.output import Block, Facts, Grid, JsonOutput, TextOutput, plain, size
 from penstock.cli.progress import Bar, Lines, Quiet, Standing, clock, progress
 from penstock.ranges import Range
+from penstock.runner import runs
 from penstock.runner.events import Event
 from penstock.store.memory import MemoryStore
 
@@ -74,6 +75,7 @@ def test_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_module, "_LINE_EVERY", 0.05)
     store, err = MemoryStore(), io.StringIO()
     board = register(store, "r", 100, 10)
+    monkeypatch.setattr(runs, "board", Board.open)
     session = store.session(60)
     with Lines(store, "r", 1, err) as shown:
         (claim,) = board.claim(session, "a")
@@ -94,9 +96,10 @@ def test_the_right_kind_of_progress() -> None:
     assert type(progress(store, "r", 1, Terminal(), quiet=True)) is Quiet
 
 
-def test_a_bar() -> None:
+def test_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     store, err = MemoryStore(), Terminal()
     register(store, "r", 100, 10)
+    monkeypatch.setattr(runs, "board", Board.open)
     with Bar(store, "r", 1, err) as shown:
         shown(Event("poisoned", "a", Range(0, 10), 1, message="boom"))
         time.sleep(1.3)

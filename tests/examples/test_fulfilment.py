@@ -117,7 +117,7 @@ def test_output_is_what_a_loop_over_orders_computes(example: Example, spark: Spa
 
 
 def test_a_busy_carrier_is_asked_again(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fulfilment import carrier  # type: ignore[import-not-found]
+    from fulfilment import carrier
 
     from penstock.pipeline.execute import resources_by_stage
 

@@ -15,6 +15,8 @@ from pyspark.sql import types as t
 
 from penstock.errors import DefinitionError, TypeMismatch, UndeclaredRead, UndeclaredWrite, UnknownField
 from penstock.pipeline import Pipeline, Resource, Transform, transform
+from penstock.pipeline.check import Unchecked
+from penstock.pipeline.execute import Executor
 from penstock.pipeline.schemas import widens
 from penstock.tables import Precision, Table, derived
 
@@ -364,3 +366,67 @@ def test_no_job_runs(spark: SparkSession) -> None:
         assert list(tracker.getJobIdsForGroup("check-runs-nothing")) == []
     finally:
         spark.sparkContext.setJobGroup("", "")
+
+
+def misspelt(trades: DataFrame) -> DataFrame:
+    return trades.withColumn("notional", F.col("price") * rate)  # type: ignore[name-defined]  # noqa: F821
+
+
+def imports(trades: DataFrame) -> DataFrame:
+    import no_such_module  # type: ignore[import-not-found]
+
+    return no_such_module.of(trades)  # type: ignore[no-any-return]
+
+
+def too_few(trades: DataFrame) -> DataFrame:
+    return trades.withColumn("notional")  # type: ignore[call-arg]
+
+
+def no_attribute(trades: DataFrame) -> DataFrame:
+    return trades.withColumn("notional", F.no_such_function("price"))  # type: ignore[attr-defined]
+
+
+def wrong_argument(trades: DataFrame) -> DataFrame:
+    return trades.withColumn("notional", 3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (misspelt, "NameError: name 'rate' is not defined"),
+        (imports, "ModuleNotFoundError: No module named 'no_such_module'"),
+        (too_few, "TypeError: .*missing 1 required positional argument"),
+        (no_attribute, "AttributeError: .*no_such_function"),
+        (wrong_argument, "PySparkTypeError: "),
+    ],
+)
+def test_mistakes_that_no_rows_can_mend(spark: SparkSession, body: Body, said: str) -> None:
+    with pytest.raises(
+        DefinitionError, match=rf"test_check\.py:\d+: transform made cannot be planned: line \d+: {said}"
+    ):
+        check(spark, one(body))
+
+
+def first_row(trades: DataFrame) -> DataFrame:
+    return trades.withColumn("notional", F.lit(trades.first()["price"]))  # type: ignore[index]
+
+
+def offline(trades: DataFrame) -> DataFrame:
+    raise ConnectionError("nobody there\nat all")
+
+
+def test_what_may_work_with_rows_is_named(spark: SparkSession) -> None:
+    given = Resource("given")
+
+    def needs(trades: DataFrame, given: int) -> DataFrame: ...
+
+    for made, reason in (
+        (one(first_row), "without rows it raised TypeError: 'NoneType' object is not subscriptable"),
+        (one(offline), "without rows it raised ConnectionError: nobody there"),
+        (
+            one(needs, reads=[Trades.price, given]),
+            "it needs resource given, which only a dataset factory provides",
+        ),
+    ):
+        pipeline = Pipeline("unchecked", inputs=Trades, outputs=Out, transforms=[made])
+        assert Executor(spark, pipeline).check([{}]) == [Unchecked("made", reason)]

@@ -23,7 +23,8 @@ from penstock.errors import (
     UsageError,
 )
 from penstock.pipeline import Dataset, Pipeline, Resource, Retry, Transform, arrow_transform, transform
-from penstock.pipeline.execute import Executor
+from penstock.pipeline.execute import Executor, resources_by_stage
+from penstock.pipeline.handles import Handles, own_values
 from penstock.spark.faults import decode
 from penstock.tables import Precision, Table, derived
 
@@ -293,16 +294,64 @@ def test_a_final_fault_is_not(spark: SparkSession, trades: DataFrame, tmp_path: 
 
 
 def test_resources_are_broadcast_once(spark: SparkSession, trades: DataFrame) -> None:
-    executor = Executor(
-        spark, only(arrow(lambda trades, factor: scored(trades), reads=[Trades.size, factor]))
-    )
+    handles = Handles(spark)
     value = {"a": 1}
-    assert executor._handle("factor", value) is executor._handle("factor", value)
-    assert executor._handle("factor", {"a": 1}) is not executor._handle("factor", value)
+    assert handles.get("factor", value) is handles.get("factor", value)
+    assert handles.get("factor", {"a": 1}) is not handles.get("factor", value)
     with pytest.raises(
         UsageError, match="resource factor is a DataFrame, which an Arrow transform cannot use"
     ):
-        executor._handle("factor", trades)
+        handles.get("factor", trades)
+
+
+def test_broadcasts_of_one_claim_end_with_the_last_that_holds_them(spark: SparkSession) -> None:
+    handles = Handles(spark)
+    shared, mine = {"a": 1}, {"a": 2}
+    kept, dropped = handles.get("factor", shared), handles.get("factor", mine)
+    for _ in range(2):
+        handles.hold([("factor", mine)])
+    handles.release([("factor", mine)])
+    assert handles.get("factor", mine) is dropped
+    handles.release([("factor", mine)])
+    assert handles.get("factor", shared) is kept
+    assert handles.get("factor", mine) is not dropped
+    with pytest.raises(Exception, match="destroyed"):
+        spark.sparkContext.parallelize([1], 1).map(lambda _: dropped.value).collect()
+
+
+def test_own_values_are_those_that_are_not_shared() -> None:
+    shared, mine = [1], [2]
+    stages = [{"a": shared, "b": mine}, {"a": shared, "b": mine, "c": mine}]
+    assert own_values(stages, [{"a": shared}, {"a": shared, "c": [2]}]) == [("b", mine), ("c", mine)]
+
+
+def test_given_resources_load_and_make_nothing_twice() -> None:
+    calls: list[str] = []
+    base = Resource("base", load=lambda: calls.append("base") or 2)  # type: ignore[func-returns-value]
+    given = Resource("given", load=lambda: calls.append("given") or 3)  # type: ignore[func-returns-value]
+    half, third = Resource("half"), Resource("third")
+
+    @transform(reads=base, writes=half)
+    def make_half(base: int) -> list[float]:
+        calls.append("half")
+        return [base / 2]
+
+    @transform(reads=given, writes=third)
+    def make_third(given: int) -> list[float]:
+        calls.append("third")
+        return [given / 3]
+
+    @arrow_transform(reads=[Trades.size, half, third], writes=Trades.score)
+    def use(trades: pa.RecordBatch, half: Any, third: Any) -> pa.RecordBatch: ...
+
+    pipeline = only(make_half, make_third, use, outputs=Scored)
+    shared = resources_by_stage(pipeline, {})
+    assert sorted(calls) == ["base", "given", "half", "third"]
+    calls.clear()
+    now = resources_by_stage(pipeline, {"given": 6}, shared)
+    assert calls == ["third"]
+    assert now[-1] == {"base": 2, "given": 6, "half": [1.0], "third": [2.0]}
+    assert now[-1]["half"] is shared[-1]["half"]
 
 
 def test_a_lookup_dataframe_is_broadcast(
@@ -424,7 +473,9 @@ def test_a_function_that_needs_rows_is_checked_with_them(spark: SparkSession, tr
         return trades.withColumn("score", F.lit(float(first["size"])) + F.col("price"))
 
     made = transform(reads=Trades.size, writes=Trades.score, name="peeks")(peeks)
-    only(made, outputs=Scored).check(spark)
+    [unchecked] = Executor(spark, only(made, outputs=Scored)).check([{}])
+    assert unchecked.transform == "peeks"
+    assert unchecked.reason.startswith("without rows it raised AssertionError")
     with pytest.raises(
         UndeclaredRead, match=r"transform peeks reads trades\.price, which it does not declare"
     ):

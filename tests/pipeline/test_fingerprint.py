@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -24,9 +24,6 @@ from penstock.pipeline.fingerprint import code_digest, resources_digest, stage_d
 from penstock.pipeline.resources import value_digest
 from penstock.pipeline.syntax import dump
 from penstock.tables import Table
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 HEAD = """
 from __future__ import annotations
@@ -38,6 +35,7 @@ import numpy as np
 import pandas as pd
 from pyspark.sql import functions as F
 from pyspark.sql.functions import pandas_udf, udf
+from pyspark.sql.types import IntegerType, LongType
 from penstock import Pipeline, Resource, Table, arrow_transform, transform, Retry
 import pkfp_helpers
 import pkfp_helpers as h
@@ -91,16 +89,16 @@ class Settings:
 class Mode(enum.Enum):
     FAST = 1
 
-@udf("long")
+@udf(LongType())
 def by_udf(x): return deeper(x) * 100
 
-@F.udf(returnType="long")
+@F.udf(returnType=LongType())
 def by_f_udf(x): return x + 200
 
-@pandas_udf("long")
+@pandas_udf(LongType())
 def by_pandas(x: pd.Series) -> pd.Series: return x + 300
 
-inline = F.udf(lambda x: x + 400, "long")
+inline = F.udf(lambda x: x + 400, LongType())
 vectorized = np.vectorize(lambda x: x + 500)
 first, second = (lambda x: x + 600), (lambda x: (lambda: x + 700)())
 
@@ -156,7 +154,7 @@ Digest = Callable[..., str]
 
 
 @pytest.fixture
-def digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> Iterator[Digest]:
+def digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Digest]:
     """The digest of `step` after text replacements in the user's two files."""
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -234,7 +232,7 @@ def test_what_does_not_change_the_meaning(digest: Digest, old: str, new: str) ->
         ("return _private(2)", "return _private(3)"),
         ('{"p", "q", "r", "s"}', '{"p", "q", "r", "t"}'),
         ("deeper(x) * 100", "deeper(x) * 101"),
-        ('@udf("long")', '@udf("int")'),
+        ("@udf(LongType())", "@udf(IntegerType())"),
         ("x + 200", "x + 201"),
         ("x + 300", "x + 301"),
         ("x + 400", "x + 401"),

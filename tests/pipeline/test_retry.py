@@ -6,9 +6,16 @@ import random
 
 import pytest
 
-from penstock.errors import DefinitionError, StoreUnavailable, TerminalError, TransientError
+from penstock.errors import (
+    DefinitionError,
+    StoreUnavailable,
+    TerminalError,
+    TransformFailed,
+    TransientError,
+    WorkerLost,
+)
 from penstock.pipeline import Retry
-from penstock.pipeline.retry import attempt, is_transient
+from penstock.pipeline.retry import attempt, attempt_job, is_transient, merged
 
 
 class Flaky:
@@ -86,3 +93,38 @@ def test_interrupts_are_never_held_back() -> None:
 def test_impossible_policies(wrong: dict[str, float]) -> None:
     with pytest.raises(DefinitionError, match="can be negative"):
         Retry(**wrong)  # type: ignore[arg-type]
+
+
+class Busy(Exception):
+    """A user's own error."""
+
+
+def test_a_job_is_as_patient_as_its_most_patient_transform() -> None:
+    assert merged([]) == Retry()
+    assert merged([Retry(times=0)]) == Retry(times=0)
+    both = merged([Retry(times=1, first=2.0, on=Busy), Retry(times=5, on=(OSError, Busy))])
+    assert both == Retry(times=5, first=2.0, on=(Busy, OSError))
+
+
+@pytest.mark.parametrize(
+    ("error", "retries", "calls"),
+    [
+        (TransientError("passing"), [], 4),
+        (TransientError("passing"), [Retry(times=0)], 1),
+        (TransientError("passing"), [Retry(times=0), Retry(times=2)], 3),
+        (WorkerLost("gone"), [Retry(times=0)], 4),
+        (TransformFailed("Busy: come back later"), [Retry(times=1)], 1),
+        (TransformFailed("Busy: come back later"), [Retry(times=1, on=Busy)], 2),
+        (TransformFailed("ValueError: bad"), [Retry(times=1, on=Busy)], 1),
+    ],
+)
+def test_errors_of_a_job(error: Exception, retries: list[Retry], calls: int) -> None:
+    made = []
+
+    def job() -> None:
+        made.append(1)
+        raise error
+
+    with pytest.raises(type(error)):
+        attempt_job(job, retries, lambda _: None)
+    assert len(made) == calls

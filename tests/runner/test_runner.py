@@ -149,7 +149,7 @@ def test_a_runner_waits_for_a_store_that_is_away(place: Place, monkeypatch: pyte
 
     def flaky(board: Board, *arguments: Any) -> None:
         if next(away, False):
-            raise StoreUnavailable()
+            raise StoreUnavailable
         ack(board, *arguments)
 
     monkeypatch.setattr(Board, "ack", flaky)
@@ -424,6 +424,28 @@ def test_export_gives_plain_files(place: Place) -> None:
     assert rows == len(trades.expected(place.table)[0])
     with pytest.raises(ps.PenstockError, match="not empty"):
         output.export(str(place.path / "plain"))
+
+
+@pytest.mark.parametrize("sizes", [(1000, 1000, 1000, 1000), (700, 1300, 10, 1990), (4000,)])
+def test_a_folder_of_files_cut_on_and_off_their_bounds(place: Place, sizes: tuple[int, ...]) -> None:
+    folder = place.path / "folder"
+    folder.mkdir()
+    begin = 0
+    for number, size in enumerate(sizes):
+        pq.write_table(place.table.slice(begin, size), folder / f"{number}.parquet")
+        begin += size
+    ps.register(
+        None,
+        place.store,
+        place.storage,
+        "folder",
+        str(folder),
+        partition_rows=2000,
+        table_schema=trades.Trades.input_schema(),
+    )
+    report = place.run(inputs={"trades": "folder"})
+    assert (report.ending, report.acked) == ("complete", 2)
+    place.assert_exact()
 
 
 def test_all_field_types_survive_checkpoints_and_output(place: Place) -> None:

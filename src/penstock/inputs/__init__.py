@@ -10,12 +10,14 @@ from penstock.inputs.conform import check_schema, conform
 from penstock.inputs.model import Input, InputFile, Options
 from penstock.inputs.registry import check_unchanged, drop, load, names, register
 from penstock.inputs.splits import Split, splits
+from penstock.inputs.whole import Whole, whole_files
 
 __all__ = [
     "Input",
     "InputFile",
     "Options",
     "Split",
+    "Whole",
     "check_schema",
     "check_unchanged",
     "conform",
@@ -24,4 +26,5 @@ __all__ = [
     "names",
     "register",
     "splits",
+    "whole_files",
 ]

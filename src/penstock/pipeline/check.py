@@ -9,8 +9,10 @@ for one that is computed: a changed column that was not declared is an undeclare
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import (
@@ -21,6 +23,7 @@ from penstock.errors import (
     UndeclaredWrite,
     UnknownField,
 )
+from penstock.pipeline.fingerprint import of_project
 from penstock.pipeline.schemas import widens
 from penstock.pipeline.stages import Bound
 from penstock.tables import Table, spark_type
@@ -34,21 +37,33 @@ OTHERS = "_other_fields"
 _TAG = "penstock.field"
 
 
+@dataclass(frozen=True, slots=True)
+class Unchecked:
+    """A transform whose plan could not be had without rows."""
+
+    transform: str
+    reason: str
+
+
 def check_transform(
     spark: SparkSession,
     tables: Mapping[str, type[Table]],
     bound: Bound,
     resources: Mapping[str, Any],
     rows: Mapping[str, DataFrame] | None = None,
-) -> bool:
+) -> str | None:
     """Raise a `DefinitionError` if the plan of a DataFrame transform does not fit its declaration.
 
-    False means that the plan could not be had: an Arrow function, a resource that only a dataset
+    A text says why the plan could not be had: an Arrow function, a resource that only a dataset
     provides, or a function that needs ``rows``. Such a one is checked when it first runs.
     """
     wanted = {r.name for r in bound.reads_resources}
-    if bound.transform.form != "frame" or bound.writes_resources or not wanted <= resources.keys():
-        return False
+    if missing := sorted(wanted - resources.keys()):
+        return f"it needs resource {', '.join(missing)}, which only a dataset factory provides"
+    if bound.transform.form != "frame":
+        return "an Arrow function is checked with its first batch"
+    if bound.writes_resources:
+        return None
     arguments: dict[str, Any] = {
         t: _declared_only(_empty(spark, tables[t]) if rows is None else rows[t], bound, t)
         for t in bound.tables
@@ -65,10 +80,10 @@ def check_transform(
     except PenstockError:
         raise
     except Exception as error:
-        if explained := _explain(bound, tables, error):
+        if explained := _explain(bound, tables, error) or _mistake(bound, error):
             raise explained from error
-        return False
-    return True
+        return f"without rows it raised {_told(error)}"
+    return None
 
 
 @contextmanager
@@ -206,6 +221,35 @@ def _explain(bound: Bound, tables: Mapping[str, type[Table]], error: Exception) 
         if isinstance(error, AnalysisException):
             return bound.transform.error(DefinitionError, f"cannot be analysed: {str(error).splitlines()[0]}")
     return None
+
+
+def _mistake(bound: Bound, error: Exception) -> DefinitionError | None:
+    """An error that no rows can mend: a name that does not exist, a call that cannot be made."""
+    from pyspark.errors import PySparkTypeError
+
+    frames = traceback.extract_tb(error.__traceback__)
+    certain = isinstance(error, NameError | ImportError | SyntaxError)
+    # Without rows, `first()` is None: what fails with that may work with rows.
+    if isinstance(error, AttributeError | TypeError) and "NoneType" not in str(error):
+        certain = isinstance(error, PySparkTypeError) or _in_project(error)
+    if not certain:
+        return None
+    ours = bound.transform.location.rpartition(":")[0]
+    line = next((f"line {f.lineno}: " for f in reversed(frames) if f.filename == ours), "")
+    return bound.transform.error(DefinitionError, f"cannot be planned: {line}{_told(error)}")
+
+
+def _in_project(error: Exception) -> bool:
+    """Whether the error was raised by a line of the user's own, not by one of an installed package."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return last is not None and of_project(last.tb_frame.f_globals.get("__name__", ""))
+
+
+def _told(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def _class(table: type[Table]) -> str:

@@ -10,14 +10,14 @@ import pyarrow as pa
 
 from penstock.errors import DefinitionError, PenstockError, TransformFailed, TypeMismatch, UsageError
 from penstock.pipeline.arrow_step import ArrowStep
-from penstock.pipeline.check import check_columns, check_transform, results
+from penstock.pipeline.check import Unchecked, check_columns, check_transform, results
 from penstock.pipeline.dataset import Dataset
+from penstock.pipeline.handles import Handles
 from penstock.pipeline.retry import attempt, is_transient
 from penstock.pipeline.schemas import same, widens
 from penstock.pipeline.stages import Bound, Stage
 from penstock.spark.faults import found
 from penstock.spark.flow import Flow
-from penstock.spark.session import broadcast
 from penstock.tables import Table, spark_type
 
 if TYPE_CHECKING:
@@ -39,14 +39,22 @@ class Executor:
         self.spark = spark
         self.pipeline = pipeline
         self._checked: set[str] = set()
-        self._handles: dict[tuple[str, int], tuple[Any, Any]] = {}
+        self.handles = Handles(spark)
 
-    def check(self, resources: Sequence[Resources]) -> None:
-        """Check every transform whose plan can be had without rows; see `check_transform`."""
+    def check(self, resources: Sequence[Resources]) -> list[Unchecked]:
+        """Check every transform whose plan can be had without rows, and return the others.
+
+        Raises what `check_transform` raises.
+        """
+        unchecked = []
         for stage in self.pipeline.stages:
             for bound in stage.transforms:
-                if check_transform(self.spark, self.pipeline.tables, bound, resources[stage.index]):
+                reason = check_transform(self.spark, self.pipeline.tables, bound, resources[stage.index])
+                if reason is None:
                     self._checked.add(bound.name)
+                else:
+                    unchecked.append(Unchecked(bound.name, reason))
+        return unchecked
 
     def flows(self, dataset: Dataset) -> dict[str, Flow]:
         """The dataset's tables as flows, with the fields that the pipeline needs of them."""
@@ -126,8 +134,9 @@ class Executor:
         arguments: dict[str, Any] = {t: flow.frame(self.spark) for t, flow in given.items()}
         if bound.name not in self._checked:
             plan = (self.spark, self.pipeline.tables, bound, resources)
-            # A function that needs rows to be planned gets them, for one check more.
-            _ = check_transform(*plan) or check_transform(*plan, arguments)
+            if check_transform(*plan) is not None:
+                # A function that needs rows to be planned gets them, for one check more.
+                check_transform(*plan, arguments)
             self._checked.add(bound.name)
         arguments |= {r.name: _for_frames(resources[r.name]) for r in bound.reads_resources}
         transform = bound.transform
@@ -172,38 +181,40 @@ class Executor:
             created=written if bound.creates else None,
             written=written,
             retry=transform.retry,
-            resources={r.name: self._handle(r.name, resources[r.name]) for r in bound.reads_resources},
+            resources={r.name: self.handles.get(r.name, resources[r.name]) for r in bound.reads_resources},
         )
         schema = written if bound.creates else _extended(tables[source].schema, written)
         return {target: replace(tables[source].then(step, schema), table=target)}
 
-    def _handle(self, name: str, value: Any) -> Any:
-        from pyspark.sql import DataFrame
 
-        if isinstance(value, DataFrame):
-            raise UsageError(
-                f"resource {name} is a DataFrame, which an Arrow transform cannot use",
-                hint="make it a plain value or a pyarrow Table, or use it in a @transform",
-            )
-        key = (name, id(value))
-        if key not in self._handles:
-            # The value is kept beside its handle, so that its id cannot be given to another one.
-            self._handles[key] = (broadcast(self.spark, value), value)
-        return self._handles[key][0]
+def resources_by_stage(
+    pipeline: Pipeline, given: Resources, shared: Sequence[Resources] | None = None
+) -> list[dict[str, Any]]:
+    """The resources as each stage finds them. Those that transforms write are made on the way.
 
-
-def resources_by_stage(pipeline: Pipeline, given: Resources) -> list[dict[str, Any]]:
-    """The resources as each stage finds them. Those that transforms write are made on the way."""
-    values: dict[str, Any] = dict(given)
+    With ``shared``, the result of an earlier call, nothing is loaded again, and made again is only
+    what depends on a ``given`` value.
+    """
+    values: dict[str, Any] = {**(shared[0] if shared else {}), **given}
     for name, resource in pipeline.resources.items():
         if name not in values and resource.load is not None:
             values[name] = resource.load()
+    fresh = set(given)
     before = []
     for stage in pipeline.stages:
         before.append(dict(values))
         for bound in stage.transforms:
-            if bound.writes_resources and {r.name for r in bound.reads_resources} <= before[-1].keys():
+            reads = {r.name for r in bound.reads_resources}
+            if not bound.writes_resources or not reads <= before[-1].keys():
+                continue
+            written = {r.name for r in bound.writes_resources}
+            known = shared[stage.index + 1] if shared and stage.index + 1 < len(shared) else {}
+            if not reads & fresh and written <= known.keys():
+                values |= {name: known[name] for name in written}
+                fresh -= written
+            else:
                 values |= _make_resources(bound, before[-1])
+                fresh |= written
     return before
 
 

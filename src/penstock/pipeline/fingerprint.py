@@ -31,8 +31,8 @@ from penstock.pipeline.syntax import has_source, syntax
 
 # Where packages keep the function that they made a callable of: functools, Spark, NumPy, Numba.
 _WRAPS = ("__wrapped__", "func", "pyfunc", "py_func")
-# What a UDF is besides its function.
-_DECLARED = ("returnType", "_returnType", "evalType", "deterministic")
+# What a UDF is besides its function. Its evalType depends on the session that was active.
+_DECLARED = ("returnType", "_returnType", "deterministic")
 
 
 def stage_digest(stage: Stage) -> str:
@@ -58,7 +58,8 @@ def resources_digest(stage: Stage, values: Mapping[str, Any]) -> str:
 def _resource_digest(resource: Resource, value: Any) -> str:
     if resource.version is not None:
         return resource.version
-    return value_digest(value) or (code_digest(resource.load) if resource.load else "opaque")
+    made = code_digest(resource.load) if resource.load else f"opaque {type(value).__qualname__}"
+    return value_digest(value) or made
 
 
 def code_digest(function: Callable[..., Any]) -> str:
@@ -113,7 +114,7 @@ def _names_of(slots: Any) -> list[str]:
 def _wrapped(thing: Any) -> list[Any]:
     """The functions that a callable of an installed package was made of."""
     taken_apart = isinstance(thing, type | functools.partial | types.MethodType)
-    if taken_apart or not callable(thing) or _of_project(_defined_in(thing)):
+    if taken_apart or not callable(thing) or of_project(_defined_in(thing)):
         return []
     found = _held(thing)
     if isinstance(thing, types.FunctionType):
@@ -125,7 +126,7 @@ def _wrapped(thing: Any) -> list[Any]:
 
 def _followed(thing: Any) -> bool:
     """Whether a callable is of the project, or wraps something that may be."""
-    if isinstance(thing, functools.partial | types.MethodType) or _of_project(_home(thing)):
+    if isinstance(thing, functools.partial | types.MethodType) or of_project(_home(thing)):
         return True
     return any(callable(item) for item in _held(thing))
 
@@ -170,7 +171,7 @@ def _references(function: types.FunctionType, seen: _Seen) -> list[str]:
 
 def _reference(name: str, value: Any, names: Set[str], seen: _Seen) -> list[str]:
     """A global; of a module of the project, those members that the function names."""
-    if not isinstance(value, types.ModuleType) or not _of_project(value.__name__):
+    if not isinstance(value, types.ModuleType) or not of_project(value.__name__):
         return _value(name, value, seen)
     lines = [f"{name}=module {value.__name__}"]
     for member in sorted(names & vars(value).keys()):
@@ -192,7 +193,7 @@ def _class(thing: type, seen: _Seen) -> list[str]:
         if not isinstance(function, types.FunctionType) or function.__module__ != thing.__module__:
             continue
         # What a decorator such as `dataclass` generates follows from the class; Python versions differ in it.
-        if not (generated and _of_project(_defined_in(function)) and not has_source(function)):
+        if not (generated and of_project(_defined_in(function)) and not has_source(function)):
             lines += _value(name, function, seen)
     return lines
 
@@ -210,7 +211,7 @@ def _value(name: str, value: Any, seen: _Seen) -> list[str]:
         return [f"{name}=module {value.__name__}"]
     if isinstance(value, Resource):
         return [f"{name}=resource {value.name}"]
-    if (isinstance(value, Enum) or is_dataclass(value)) and _of_project(type(value).__module__):
+    if (isinstance(value, Enum) or is_dataclass(value)) and of_project(type(value).__module__):
         return [f"{name}=", *_code(value, seen)]
     if (digest := value_digest(value)) is not None:
         return [f"{name}={digest}"]
@@ -220,11 +221,7 @@ def _value(name: str, value: Any, seen: _Seen) -> list[str]:
         return [f"{name}=", *(line for item in value for line in _value("item", item, seen))]
     if isinstance(value, dict):
         return [f"{name}=", *(line for key, item in value.items() for line in _value(str(key), item, seen))]
-    if (
-        isinstance(value, functools.partial | types.MethodType)
-        or _of_project(_home(value))
-        or _wrapped(value)
-    ):
+    if isinstance(value, functools.partial | types.MethodType) or of_project(_home(value)) or _wrapped(value):
         return [f"{name}=", *_code(value, seen)]
     return [f"{name}={_foreign(value, seen)}"]
 
@@ -248,7 +245,8 @@ def _defined_in(thing: Any) -> str:
     return type(thing).__module__
 
 
-def _of_project(module: str) -> bool:
+def of_project(module: str) -> bool:
+    """Whether a module is the user's own, not one of an installed package."""
     loaded = sys.modules.get(module)
     file = getattr(loaded, "__file__", None) if loaded else None
     if module == "__main__" or (loaded is None and module):

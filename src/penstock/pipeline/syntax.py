@@ -45,18 +45,20 @@ def compiled(code: types.CodeType) -> str:
     return repr((code.co_code, code.co_names, code.co_varnames, constants))
 
 
-def _dumped(value: object) -> Iterator[str]:
+def _dumped(value: object, in_text: bool = False) -> Iterator[str]:
     if isinstance(value, ast.AST):
         yield f"{type(value).__name__}("
         for name, field in ast.iter_fields(value):
             if name not in _LEFT_OUT and field is not None and field != []:
                 yield f"{name}="
-                yield from _dumped(field)
+                yield from _dumped(field, in_text=isinstance(value, ast.JoinedStr))
         yield ")"
     elif isinstance(value, list):
         yield "["
         for item in value:
-            yield from _dumped(item)
+            # Some versions put an empty text between two places of an f-string; elsewhere it has a meaning.
+            if not (in_text and isinstance(item, ast.Constant) and item.value == ""):
+                yield from _dumped(item)
         yield "]"
     else:
         yield f"{type(value).__name__} {value!r},"

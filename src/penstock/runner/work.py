@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
 
 from penstock import inputs
 from penstock.claims import Board, Claim
@@ -15,7 +18,8 @@ from penstock.inputs import Input
 from penstock.pipeline import Dataset, DatasetFactory, Pipeline, Retry, Stage
 from penstock.pipeline.execute import Executor, resources_by_stage
 from penstock.pipeline.fingerprint import code_digest, resources_digest, stage_digest
-from penstock.pipeline.retry import attempt
+from penstock.pipeline.handles import Named, own_values
+from penstock.pipeline.retry import attempt_job
 from penstock.ranges import Range
 from penstock.runner import checkpoints, layout, manifests
 from penstock.runner.checkpoints import InputRows
@@ -27,9 +31,10 @@ from penstock.runner.runs import Run
 from penstock.spark import files
 from penstock.spark.flow import Flow, Scan
 from penstock.storage import FileRecord, Storage
+from penstock.tables import spark_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 T = TypeVar("T")
 
@@ -50,6 +55,20 @@ def fingerprint(
     )
     outputs = {t.__table_name__: t.schema_id() for t in pipeline.outputs}
     return Fingerprint(dict(inputs), stages, code_digest(factory) if factory else "", outputs)
+
+
+def with_resources(
+    shared: Fingerprint, pipeline: Pipeline, resources: Sequence[Mapping[str, Any]], own: Sequence[Named]
+) -> Fingerprint:
+    """The fingerprint of a claim for which a dataset factory provided resources of its ``own``."""
+    names = {name for name, _ in own}
+    stages = tuple(
+        printed._replace(resources=resources_digest(stage, resources[stage.index]))
+        if any(r.name in names for bound in stage.transforms for r in bound.reads_resources)
+        else printed
+        for stage, printed in zip(pipeline.stages, shared.stages, strict=True)
+    )
+    return replace(shared, stages=stages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,36 +99,57 @@ class Work:
         self.resumed_at = 0
         self.rows: dict[str, int] = {}
         self._dropped: set[str] = set()
+        self._watched: list[inputs.Whole] = []
         self._since: list[str] = []
+        self._retries: list[Retry] = []
+        self._resources = bench.resources
+        self._own: list[Named] = []
+        # Checkpoints only: a claim's output belongs to the run, whatever its factory provided.
+        self._fingerprint = bench.run.fingerprint
 
     def do(self) -> str:
         """Compute the partition, write its output and publish it with the ack.
 
         Returns the digest of what was published.
         """
+        dataset = self._dataset()
+        self._provide(dataset.resources)
+        handles = self.bench.executor.handles
+        handles.hold(self._own)
+        try:
+            return self._compute(dataset)
+        finally:
+            handles.release(self._own)
+
+    def _provide(self, given: Mapping[str, Any]) -> None:
+        """Take the factory's resources; what does not depend on them is shared with all claims."""
+        if not given:
+            return
         bench = self.bench
-        done, flows, resources = self._begin()
+        self._resources = resources_by_stage(bench.pipeline, given, bench.resources)
+        self._own = own_values(self._resources, bench.resources)
+        self._fingerprint = with_resources(bench.run.fingerprint, bench.pipeline, self._resources, self._own)
+
+    def _compute(self, dataset: Dataset) -> str:
+        bench = self.bench
+        done, flows = self._begin(dataset)
         stages = bench.pipeline.stages
         for stage in stages[done:]:
             self.hold.check()
             before = time.monotonic()
-            flows = self._stage(stage, flows, resources[stage.index])
+            flows = self._stage(stage, flows)
             done = stage.index + 1
             if bench.config.strategy.after(done, len(stages)):
                 flows = self._checkpoint(done, flows)
             self._tell("stage", stage=stage.index, seconds=time.monotonic() - before)
         return self._publish(flows)
 
-    def _begin(self) -> tuple[int, dict[str, Flow], Sequence[Mapping[str, Any]]]:
+    def _begin(self, dataset: Dataset) -> tuple[int, dict[str, Flow]]:
         """Where to begin: after the newest checkpoint that fits and is whole, or at the input."""
         bench = self.bench
-        dataset = self._dataset()
-        resources = bench.resources
-        if dataset.resources:
-            resources = resources_by_stage(bench.pipeline, dataset.resources)
         judged = [
             checkpoints.judge(
-                bench.storage, bench.run.key, self.claim.range, ref, bench.pipeline, bench.run.fingerprint
+                bench.storage, bench.run.key, self.claim.range, ref, bench.pipeline, self._fingerprint
             )
             for ref in self.claim.checkpoints
         ]
@@ -124,13 +164,13 @@ class Work:
                         {bench.run.primary: self.claim.range.rows} if self._untouched(found.manifest) else {}
                     )
                     self._tell("resumed", stage=self.resumed_at)
-                    return self.resumed_at, flows, resources
+                    return self.resumed_at, flows
                 except CorruptFile as error:
                     reasons = (error.what,)
             bench.board.drop_checkpoint(self.claim, found.ref.stage)
             self._tell("set-aside", stage=found.ref.stage, message="; ".join(reasons))
         self.rows = {bench.run.primary: self.claim.range.rows}
-        return 0, bench.executor.flows(dataset), resources
+        return 0, bench.executor.flows(dataset)
 
     def _untouched(self, manifest: manifests.CheckpointManifest) -> bool:
         table = manifest.tables.get(self.bench.run.primary)
@@ -152,7 +192,24 @@ class Work:
         def cut(columns: Sequence[str]) -> Sequence[inputs.Split]:
             return inputs.splits(registered, bench.storage, rows, tasks, columns, schema)
 
-        return Flow.scan(name, Scan(schema, cut, kept=InputRows(name)))
+        whole = inputs.whole_files(registered, rows, schema)
+        native = self._native(registered, whole, schema) if whole else None
+        return Flow.scan(name, Scan(schema, cut, kept=InputRows(name), native=native))
+
+    def _native(
+        self, registered: Input, whole: inputs.Whole, schema: pa.Schema
+    ) -> Callable[[SparkSession, Sequence[str]], DataFrame]:
+        def read(spark: SparkSession, columns: Sequence[str]) -> DataFrame:
+            whole.check_unchanged()
+            self._watched.append(whole)
+            chosen = pa.schema([schema.field(name) for name in columns])
+            frame = spark.read.schema(spark_schema(chosen)).parquet(*whole.paths)
+            for rows in whole.rest:
+                scan = Scan(chosen, partial(inputs.splits, registered, self.bench.storage, rows, 1))
+                frame = frame.unionByName(Flow.scan(registered.name, scan).frame(spark))
+            return frame
+
+        return read
 
     def _tasks(self, rows: int) -> int:
         """As many tasks as there are cores, if each has enough to do.
@@ -165,11 +222,11 @@ class Work:
         cores = files.spark_parallelism(self.bench.spark)
         return max(min(cores, -(-rows // _LEAST_TASK_ROWS)), -(-rows // _MOST_TASK_ROWS))
 
-    def _stage(
-        self, stage: Stage, flows: Mapping[str, Flow], resources: Mapping[str, Any]
-    ) -> dict[str, Flow]:
-        made = self.bench.executor.run_stage(stage, flows, resources)
+    def _stage(self, stage: Stage, flows: Mapping[str, Flow]) -> dict[str, Flow]:
+        made = self.bench.executor.run_stage(stage, flows, self._resources[stage.index])
         for bound in stage.transforms:
+            if bound.transform.form == "frame" and not bound.writes_resources:
+                self._retries.append(bound.transform.retry)
             for table in bound.creates:
                 self.rows.pop(table, None)
             self._dropped |= bound.transform.drops
@@ -187,11 +244,14 @@ class Work:
                 self.claim,
                 done,
                 flows,
-                bench.run.fingerprint,
+                self._fingerprint,
                 bench.config.compression,
             )
         )
+        # What follows reads files: the transforms up to here do not run again.
+        self._retries = []
         self._count({name: table for name, table in saved.items() if table.input is None})
+        self._check_inputs()
         self.hold.check()
         reach("checkpoint.before")
         self.hold.patiently(lambda: bench.board.save_checkpoint(self.claim, ref))
@@ -212,6 +272,7 @@ class Work:
 
             written[name] = SavedTable(flow.schema, self._retried(write))
         self._count(written)
+        self._check_inputs()
         seconds = time.monotonic() - self.began
         manifest = OutputManifest(
             self.claim.range,
@@ -234,7 +295,7 @@ class Work:
         return digest
 
     def _retried(self, write: Callable[[], T]) -> T:
-        """Run a job, again if Spark lost a worker on the way."""
+        """Run a job, again if Spark lost a worker on the way, or as the transforms in it say."""
 
         def told(pause: float) -> None:
             self._tell("retry", seconds=pause)
@@ -244,7 +305,7 @@ class Work:
             self.hold.check()
             return write()
 
-        return attempt(once, Retry(), told)
+        return attempt_job(once, self._retries, told)
 
     def _count(self, written: Mapping[str, SavedTable]) -> None:
         """Rows can only get fewer or more where a transform declared it."""
@@ -260,6 +321,11 @@ class Work:
             self.rows[name] = table.rows
         self._since = []
         self._dropped -= written.keys()
+
+    def _check_inputs(self) -> None:
+        """What Spark read by itself was still the registered file when it had been read."""
+        for whole in self._watched:
+            whole.check_unchanged()
 
     def _tell(self, kind: Kind, **more: Any) -> None:
         self.bench.tell(Event(kind, self.bench.config.instance, self.claim.range, self.claim.token, **more))

@@ -38,6 +38,8 @@ class Split(Protocol):
 class Scan:
     """Rows that are read inside Python workers: ``cut`` gives the splits for the wanted columns.
 
+    ``native`` gives the same rows as a DataFrame that Spark reads by itself, where that is possible:
+    rows that go into the JVM anyway need not pass through a Python worker.
     ``kept`` says that the rows are durable where they are, so that nobody needs to write them again:
     it is whatever the maker of the scan wants to find them by.
     """
@@ -45,6 +47,7 @@ class Scan:
     schema: pa.Schema
     cut: Callable[[Sequence[str]], Sequence[Split]]
     kept: object = None
+    native: Callable[[SparkSession, Sequence[str]], DataFrame] | None = None
 
     def select(self, columns: Sequence[str]) -> Scan:
         wanted = set(columns)
@@ -98,6 +101,8 @@ class Flow:
         """The rows as a DataFrame."""
         if self.in_jvm:
             return self.origin  # type: ignore[return-value]
+        if isinstance(self.origin, Scan) and self.origin.native and not self.steps:
+            return self.origin.native(spark, self.schema.names)
         return self.run(spark, (), self.schema)
 
     def run(self, spark: SparkSession, after: Sequence[Step], schema: pa.Schema) -> DataFrame:

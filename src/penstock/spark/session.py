@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from penstock.config import SparkConfig
+from penstock.config import SparkConfig, is_secret
 from penstock.errors import MissingPackage
 from penstock.spark import cds, java
 
@@ -27,7 +27,6 @@ T_co = TypeVar("T_co", covariant=True)
 
 _LOOPBACK = "127.0.0.1"
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
-_SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 _THREADS = "32"
 
 _OURS = "spark.penstock.settings"
@@ -219,7 +218,7 @@ def _classic(config: SparkConfig, app_name: str, use_archive: bool) -> SparkSess
         environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": _LOOPBACK}
     else:
         environ["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
-    secrets = {key: settings.pop(key) for key in list(settings) if _SECRET.search(key)}
+    secrets = {key: settings.pop(key) for key in list(settings) if is_secret(key)}
     with _secrets_file(secrets) as arguments, _environment(environ | arguments):
         return _launch(settings)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,14 +13,16 @@ from penstock.cli.output import Block, count
 
 if TYPE_CHECKING:
     from penstock.pipeline import Pipeline
+    from penstock.pipeline.check import Unchecked
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A pipeline in which nothing wrong was found."""
+    """A pipeline in which nothing wrong was found, and what could not be looked at without rows."""
 
     pipeline: Pipeline
     source: str
+    unchecked: Sequence[Unchecked] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -28,12 +31,15 @@ class Checked:
             "source": self.source,
             "transforms": [t.name for t in self.pipeline.transforms],
             "stages": [s.names for s in self.pipeline.stages],
+            "unchecked": [asdict(item) for item in self.unchecked],
         }
 
     def blocks(self) -> list[Block]:
-        transforms, stages = len(self.pipeline.transforms), len(self.pipeline.stages)
+        transforms = count(len(self.pipeline.transforms), "transform")
+        stages = count(len(self.pipeline.stages), "stage")
         return [
-            f"ok: pipeline {self.pipeline.name}, {count(transforms, 'transform')} in {count(stages, 'stage')}"
+            f"ok: pipeline {self.pipeline.name}, {transforms} in {stages}",
+            *(f"checked only when it runs: {item.transform} ({item.reason})" for item in self.unchecked),
         ]
 
 
@@ -45,13 +51,15 @@ def command(desk: Desk, source: str) -> None:
 
     Its tables and declarations are checked, and with Spark's help what its transforms really touch.
     """
+    from penstock.pipeline.execute import Executor, resources_by_stage
     from penstock.project import load
     from penstock.spark import session
 
     project = load(source)
     spark = session.start(replace(desk.config.spark, fast_start=True), app_name="penstock check")
     try:
-        project.pipeline.check(spark)
+        resources = resources_by_stage(project.pipeline, {})
+        unchecked = Executor(spark, project.pipeline).check(resources)
     finally:
         spark.stop()
-    desk.output.show(Checked(project.pipeline, project.source))
+    desk.output.show(Checked(project.pipeline, project.source, unchecked))

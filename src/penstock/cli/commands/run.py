@@ -98,7 +98,7 @@ def command(
     accept_changed_code: bool,
     quiet: bool,
 ) -> int:
-    r"""Run a pipeline over its inputs.
+    """Run a pipeline over its inputs.
 
     A run that exists goes on where it was.
 
@@ -106,7 +106,7 @@ def command(
       penstock run trades.py --input trades=data/trades.parquet --output out
       penstock run pipelines.py:daily --input trades='data/*.csv' --instances 4
       penstock run trades.py --input trades=data/trades.csv --input-option trades.delimiter=';'
-    """
+    """  # noqa: D301 - click wants the character itself
     from penstock.cli.registering import Registrar
     from penstock.cli.sources import parse
     from penstock.job import Job

@@ -1,0 +1,81 @@
+"""Which files of a range Spark may read by itself.
+
+Rows that go straight into a DataFrame need not pass through a Python worker when the range covers a
+Parquet file as a whole: Spark's own scan gives the same rows, if the file has exactly the declared
+types, and no null where none is allowed (which the footer tells).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.inputs.files import Stamp, ensure_unchanged, is_url
+from penstock.inputs.model import Input, InputFile
+from penstock.ranges import Range
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The files to be read by Spark, and the rows of the range that they do not hold."""
+
+    name: str
+    files: tuple[Stamp, ...]
+    rest: tuple[Range, ...]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return tuple(file.path for file in self.files)
+
+    def check_unchanged(self) -> None:
+        """Raise `InputChanged` if a file is not the one that was registered: before and after reading."""
+        ensure_unchanged(self.files, self.name)
+
+
+def whole_files(registered: Input, rows: Range, schema: pa.Schema) -> Whole | None:
+    """What of a range can be read file by file; None unless that is most of it."""
+    if registered.format != "parquet":
+        return None
+    files, rest = [], []
+    for file in registered.covering(rows):
+        if rows.begin <= file.start and file.end <= rows.end and _eligible(file, schema):
+            files.append(file)
+        else:
+            rest.append(Range(max(rows.begin, file.start), min(rows.end, file.end)))
+    if 2 * sum(file.rows for file in files) < rows.rows:
+        return None
+    return Whole(registered.name, tuple(file.stamp for file in files), tuple(rest))
+
+
+def _eligible(file: InputFile, schema: pa.Schema) -> bool:
+    return not is_url(file.path) and _exact(file.stamp, schema)
+
+
+@lru_cache(maxsize=4096)
+def _exact(file: Stamp, schema: pa.Schema) -> bool:
+    try:
+        parquet = pq.ParquetFile(file.path)
+    except (OSError, pa.ArrowException):
+        return False  # who reads it will say what is wrong with it
+    with parquet:
+        have = parquet.schema_arrow
+        if any(pa.types.is_nested(f.type) or f.name not in have.names for f in schema):
+            return False
+        if any(have.field(f.name).type != f.type for f in schema):
+            return False
+        required = {f.name for f in schema if not f.nullable and have.field(f.name).nullable}
+        return not any(_may_have_nulls(parquet.metadata, name) for name in required)
+
+
+def _may_have_nulls(metadata: pq.FileMetaData, column: str) -> bool:
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        chunks = (group.column(i) for i in range(group.num_columns))
+        chunk = next(c for c in chunks if c.path_in_schema == column)
+        statistics = chunk.statistics
+        if statistics is None or not statistics.has_null_count or statistics.null_count:
+            return True
+    return False
