@@ -418,7 +418,8 @@ def offline(trades: DataFrame) -> DataFrame:
 def test_what_may_work_with_rows_is_named(spark: SparkSession) -> None:
     given = Resource("given")
 
-    def needs(trades: DataFrame, given: int) -> DataFrame: ...
+    def needs(trades: DataFrame, given: int) -> DataFrame:
+        return trades.withColumn("notional", F.lit(given))
 
     for made, reason in (
         (one(first_row), "without rows it raised TypeError: 'NoneType' object is not subscriptable"),

@@ -327,8 +327,12 @@ def test_own_values_are_those_that_are_not_shared() -> None:
 
 def test_given_resources_load_and_make_nothing_twice() -> None:
     calls: list[str] = []
-    base = Resource("base", load=lambda: calls.append("base") or 2)  # type: ignore[func-returns-value]
-    given = Resource("given", load=lambda: calls.append("given") or 3)  # type: ignore[func-returns-value]
+
+    def load(name: str, value: int) -> int:
+        calls.append(name)
+        return value
+
+    base, given = Resource("base", lambda: load("base", 2)), Resource("given", lambda: load("given", 3))
     half, third = Resource("half"), Resource("third")
 
     @transform(reads=base, writes=half)

@@ -103,7 +103,7 @@ def test_a_udf_is_tried_again_as_its_transform_says(place: Place, retry: ps.Retr
     @ps.transform(reads=Trades.price, writes=Trades.notional, retry=retry)
     def asks(trades: DataFrame) -> DataFrame:
         @F.udf("double")
-        def ask(price: float) -> float:
+        def ask(price):  # type: ignore[no-untyped-def]
             with Path(log).open("a") as file:
                 file.write("x")
             raise ConnectionError("not now")
@@ -113,5 +113,4 @@ def test_a_udf_is_tried_again_as_its_transform_says(place: Place, retry: ps.Retr
     pipeline = ps.Pipeline("asks", inputs=Trades, outputs=Noted, transforms=[asks])
     report = place.runner(pipeline, claims=1, max_batches=1, max_failures=1, task_rows=1000).run()
     assert report.ending != "complete"
-    assert log.exists(), report.error
-    assert log.stat().st_size == calls
+    assert log.stat().st_size == calls * len(place.seen("claimed"))
