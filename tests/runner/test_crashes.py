@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import penstock as ps
-from tests.runner.conftest import Place, until
+from penstock.runner import runs
+from tests.runner.conftest import RUN, Place, until
 
 # Where the instance dies, and the stage at which whoever takes over has to begin.
 STEPS = {
@@ -137,7 +138,7 @@ def test_a_damaged_checkpoint_is_set_aside(place: Place, damage: str) -> None:
 
 def test_four_instances_on_one_store(place: Place) -> None:
     children = [place.child(name, claims=1) for name in "abcd"]
-    until(lambda: place.store.get("runs/runner-trades/board"), "the run begins", 120)
+    until(lambda: runs.find(place.store, RUN), "the run begins", 120)
     until(lambda: any(view.state == "claimed" for view in place.board.partitions()), "somebody claims")
     children[0].process.kill()
     reports = [child.report() for child in children[1:]]
