@@ -6,7 +6,14 @@ from collections.abc import Iterator
 
 import penstock as ps
 from bench import trades
-from bench.batch.running import Outputs, measured_penstock, measured_plain, partition_rows, plain
+from bench.batch.running import (
+    Outputs,
+    measured_penstock,
+    measured_plain,
+    partition_rows,
+    plain,
+    plain_with_arrow,
+)
 from bench.lab import Lab
 from bench.measuring import compare
 from bench.results import Result
@@ -18,11 +25,14 @@ PARTITIONS = 4
 def run(lab: Lab) -> Iterator[Result]:
     outputs = Outputs()
     rows = partition_rows(lab.rows, PARTITIONS)
-    for pipeline, what in ((trades.frames, "DataFrame stages"), (trades.mixed, "Arrow stages in the middle")):
+    for pipeline, peer, what in (
+        (trades.frames, plain, "DataFrame stages"),
+        (trades.mixed, plain_with_arrow, "Arrow stages in the middle"),
+    ):
         yield compare(
             f"(a) run without checkpoints ÷ plain script, {what} (s)",
             measured_penstock(lab, pipeline, outputs, rows=rows, checkpoint=ps.Never()),
-            measured_plain(lab, plain, outputs),
+            measured_plain(lab, peer, outputs),
             repeat=lab.repeat,
             goal=GOAL,
         )
