@@ -13,6 +13,7 @@ import errno
 import hashlib
 import os
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -189,7 +190,7 @@ class Storage:
         return filesystem, f"{base}/{path}" if path else base
 
 
-class Sink:
+class Sink(ABC):
     """A file being written: pass it to pyarrow as a file object."""
 
     def __init__(self) -> None:
@@ -207,7 +208,7 @@ class Sink:
     def tell(self) -> int:
         return self.size
 
-    def flush(self) -> None:
+    def flush(self) -> None:  # noqa: B027
         """Nothing to do: durability comes with `finish`."""
 
     def writable(self) -> bool:
@@ -219,7 +220,7 @@ class Sink:
     def seekable(self) -> bool:
         return False
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """Pyarrow closes what it writes to; the file is finished by `Storage.create` alone."""
 
     def __enter__(self) -> Sink:
@@ -233,14 +234,14 @@ class Sink:
     def record(self, path: str, rows: int) -> FileRecord:
         return FileRecord(path, rows, self.size, self._digest.hexdigest())
 
-    def _put(self, view: memoryview) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _put(self, view: memoryview) -> None: ...
 
-    def finish(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def finish(self) -> None: ...
 
-    def abandon(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def abandon(self) -> None: ...
 
 
 class _LocalSink(Sink):
