@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from penstock.inputs.files import Stamp, ensure_unchanged, is_url
 from penstock.inputs.model import Input, InputFile
 from penstock.ranges import Range
+from penstock.spark.footers import may_have_nulls
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +68,4 @@ def _exact(file: Stamp, schema: pa.Schema) -> bool:
         if any(have.field(f.name).type != f.type for f in schema):
             return False
         required = {f.name for f in schema if not f.nullable and have.field(f.name).nullable}
-        return not any(_may_have_nulls(parquet.metadata, name) for name in required)
-
-
-def _may_have_nulls(metadata: pq.FileMetaData, column: str) -> bool:
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        chunks = (group.column(i) for i in range(group.num_columns))
-        chunk = next(c for c in chunks if c.path_in_schema == column)
-        statistics = chunk.statistics
-        if statistics is None or not statistics.has_null_count or statistics.null_count:
-            return True
-    return False
+        return not any(may_have_nulls(parquet.metadata, name) for name in required)

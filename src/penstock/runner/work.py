@@ -30,6 +30,7 @@ from penstock.runner.options import RunnerConfig
 from penstock.runner.runs import Run
 from penstock.spark import files
 from penstock.spark.flow import Flow, Scan
+from penstock.spark.records import parallelism
 from penstock.storage import FileRecord, Storage
 from penstock.tables import spark_schema
 
@@ -219,7 +220,7 @@ class Work:
         """
         if self.bench.config.task_rows:
             return -(-rows // self.bench.config.task_rows)
-        cores = files.spark_parallelism(self.bench.spark)
+        cores = parallelism(self.bench.spark)
         return max(min(cores, -(-rows // _LEAST_TASK_ROWS)), -(-rows // _MOST_TASK_ROWS))
 
     def _stage(self, stage: Stage, flows: Mapping[str, Flow]) -> dict[str, Flow]:

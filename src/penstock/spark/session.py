@@ -34,7 +34,10 @@ _OURS = "spark.penstock.settings"
 # Settings that also a Connect server takes from its clients.
 _QUERY_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    # A limit in bytes makes Spark ask for the size after every row, which more than doubles the cost of
+    # a crossing to Python. The limit in rows keeps batches of wide rows small enough.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     # Without it a batch of the wrong type fails as `Cannot call getInt`.
     "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
     # Spark's default, INT96, is read in nanoseconds by others, which end in the year 2262.

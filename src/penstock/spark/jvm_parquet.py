@@ -1,0 +1,110 @@
+"""Rows that are in the JVM go to Parquet through Spark's own writer.
+
+What Spark wrote is then *sealed*: made durable, hashed and counted. A null where none is allowed is
+found in the footers, where it costs nothing; only nested types need an expression in the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.errors import NullInField
+from penstock.spark import records
+from penstock.spark.faults import encode
+from penstock.spark.flow import Flow
+from penstock.spark.footers import may_have_nulls
+from penstock.spark.session import is_local
+from penstock.storage import FileRecord, Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
+
+def write(spark: SparkSession, flow: Flow, storage: Storage, folder: str) -> tuple[FileRecord, ...]:
+    """Write a flow whose rows are in the JVM below ``folder``; files without rows are left out."""
+    guarded = _guarded(flow.frame(spark), flow.schema, flow.table)
+    guarded.write.mode("errorifexists").parquet(storage.location(folder))
+    paths = [path for path, _ in storage.list(folder) if path.endswith(".parquet")]
+    return tuple(r for r in _sealed(spark, storage, paths, flow) if r.rows)
+
+
+def _sealed(spark: SparkSession, storage: Storage, paths: Sequence[str], flow: Flow) -> Sequence[FileRecord]:
+    """Records of Parquet files that Spark wrote; on a cluster, they are not read by the driver."""
+    required = tuple(f.name for f in flow.schema if not f.nullable and not pa.types.is_nested(f.type))
+    seal = _Seal(storage, flow.table, required)
+    if not is_local(spark):
+        return records.on_executors(spark, seal, paths)
+    with ThreadPoolExecutor(min(4, len(paths) or 1)) as pool:
+        return list(pool.map(seal, paths))
+
+
+@dataclass(frozen=True, slots=True)
+class _Seal:
+    """Describe a Parquet file that Spark wrote, and make it durable."""
+
+    storage: Storage
+    table: str
+    required: tuple[str, ...]
+
+    def __call__(self, path: str) -> FileRecord:
+        import pyarrow.parquet as pq
+
+        with self.storage.open(path) as file:
+            parquet = pq.ParquetFile(file)
+            for column in self.required:
+                if may_have_nulls(parquet.metadata, column) and parquet.read([column])[column].null_count:
+                    raise _null(self.table, column)
+            rows = parquet.metadata.num_rows
+        size, sha256 = self.storage.seal(path)
+        return FileRecord(path, rows, size, sha256)
+
+
+def _null(table: str, field: str) -> NullInField:
+    return NullInField(
+        f"{table}.{field} is null in some row, but it is declared without `| None`",
+        hint=f"fill the value in the transform that writes it, or declare {field} as nullable",
+    )
+
+
+def _guarded(frame: DataFrame, schema: pa.Schema, table: str) -> DataFrame:
+    """Columns in declared order; a forbidden null in a nested one fails the job with a readable error."""
+    from pyspark.sql import functions as F
+
+    columns = []
+    for field, have in zip(schema, (frame.schema[f.name] for f in schema), strict=True):
+        column = F.col(field.name)
+        nested = pa.types.is_nested(field.type)
+        forbidden = _forbidden_null(column, have.dataType, have.nullable, field) if nested else None
+        if forbidden is not None:
+            error = _null(table, field.name)
+            stop = F.raise_error(f"{error}\n{encode(error)}").cast(have.dataType)
+            column = F.when(forbidden, stop).otherwise(column).alias(field.name)
+        columns.append(column)
+    return frame.select(*columns)
+
+
+def _forbidden_null(column: Column, have: DataType, nullable: bool, want: pa.Field) -> Column | None:
+    """Whether there is a null, at any depth, that the declaration forbids; None where there cannot be."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import ArrayType, StructType
+
+    found = [column.isNull()] if nullable and not want.nullable else []
+    if isinstance(have, StructType):
+        for part in have:
+            kind = want.type.field(part.name)
+            inner = _forbidden_null(column[part.name], part.dataType, part.nullable, kind)
+            if inner is not None:
+                found.append(column.isNotNull() & inner)
+    elif isinstance(have, ArrayType):
+        of, holds_null, kind = have.elementType, have.containsNull, want.type.value_field
+        if _forbidden_null(F.lit(None), of, holds_null, kind) is not None:
+            found.append(F.exists(column, lambda e: _forbidden_null(e, of, holds_null, kind)))  # type: ignore[arg-type,return-value]
+    return F.coalesce(reduce(or_, found), F.lit(False)) if found else None
