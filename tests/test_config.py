@@ -121,7 +121,7 @@ def test_spark_settings_are_text_with_or_without_quotes(project: Path) -> None:
         ("[run]\nlease_ttl = 'soon'", "must be a time", None),
         ("[run]\nlease_ttl = 0", "must be a time", None),
         ("[run]\ncheckpoint = 'every:0'", "every-stage, every:N or none", None),
-        ("[run]\ncheckpoint_compression = 'gzip'", "none, lz4 or zstd", None),
+        ("[run]\ncheckpoint_compression = 'gzip'", "auto, none, lz4 or zstd", None),
         ("[run]\nrenew_every = 10", "not shorter than run.lease_ttl", "third"),
         ("[spark]\nmaster = 'mesos://x'", "must be local", None),
         ("[spark]\nmemory = 'lots'", "amount of memory", None),

@@ -17,9 +17,11 @@ from bench.batch.running import (
 from bench.lab import Lab
 from bench.measuring import compare
 from bench.results import Result
+from penstock.config import RunConfig
 
 GOAL = 1.10
-PARTITIONS = 4
+DEFAULT_ROWS = RunConfig().partition_rows
+PARTITIONS = 2
 
 
 def run(lab: Lab) -> Iterator[Result]:
@@ -36,3 +38,9 @@ def run(lab: Lab) -> Iterator[Result]:
             repeat=lab.repeat,
             goal=GOAL,
         )
+    yield compare(
+        f"(a) the same in partitions of {DEFAULT_ROWS:,} rows, the default, DataFrame stages (s)",
+        measured_penstock(lab, trades.frames, outputs, rows=DEFAULT_ROWS, checkpoint=ps.Never()),
+        measured_plain(lab, plain, outputs),
+        repeat=lab.repeat,
+    )

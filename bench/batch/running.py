@@ -14,7 +14,6 @@ from bench.measuring import timed
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-CLAIMS = 3
 Summary = tuple[Any, ...]
 
 
@@ -37,7 +36,7 @@ def penstock(
         storage = ps.Storage(place.storage)
         schema = trades.Trades.input_schema()
         ps.register(spark, store, storage, "trades", str(source), partition_rows=rows, table_schema=schema)
-        config = ps.RunnerConfig(**{"claims": CLAIMS, "checkpoint": checkpoint, **options})
+        config = ps.RunnerConfig(**{"checkpoint": checkpoint, **options})
         report = ps.Runner(pipeline, store, storage, config, spark=spark).run()
     if report.ending != "complete":
         raise RuntimeError(f"the run is {report.ending}: {report.error or report.events[-3:]}")

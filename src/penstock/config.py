@@ -29,9 +29,9 @@ _SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 class RunConfig:
     """How a run divides, claims, checkpoints and retries its work. Times are seconds."""
 
-    partition_rows: int = 250_000
+    partition_rows: int = 1_000_000
     checkpoint: str = "every-stage"
-    checkpoint_compression: str = "lz4"
+    checkpoint_compression: str = "auto"
     lease_ttl: float = 10.0
     renew_every: float | None = None
     claims: int = 2

@@ -94,7 +94,7 @@ SETTINGS: Mapping[str, Setting] = {
     "storage": _text(r".+", "a directory or an URL such as s3://bucket/prefix"),
     "run.partition_rows": _whole(1),
     "run.checkpoint": _text(r"every-stage|every:[1-9]\d*|none", "every-stage, every:N or none"),
-    "run.checkpoint_compression": _text(r"none|lz4|zstd", "none, lz4 or zstd"),
+    "run.checkpoint_compression": _text(r"auto|none|lz4|zstd", "auto, none, lz4 or zstd"),
     "run.lease_ttl": Setting(_duration),
     "run.renew_every": Setting(_duration),
     "run.claims": _whole(1),

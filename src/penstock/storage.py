@@ -15,6 +15,7 @@ import os
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -161,11 +162,12 @@ class Storage:
         digest = hashlib.sha256()
         size = 0
         if self.local:
-            with (self.local / path).open("rb", buffering=0) as raw:
+            with (self.local / path).open("rb", buffering=0) as raw, ThreadPoolExecutor(1) as other:
+                synced = other.submit(os.fsync, raw.fileno())
                 while chunk := raw.read(_CHUNK):
                     digest.update(chunk)
                     size += len(chunk)
-                os.fsync(raw.fileno())
+                synced.result()
             _sync_folder((self.local / path).parent)
         else:
             with self.open(path) as file:

@@ -26,6 +26,7 @@ from penstock.errors import (
 from penstock.pipeline.fingerprint import of_project
 from penstock.pipeline.schemas import widens
 from penstock.pipeline.stages import Bound
+from penstock.spark.session import empty_frame
 from penstock.tables import Table, spark_type
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def check_transform(
     if bound.writes_resources:
         return None
     arguments: dict[str, Any] = {
-        t: _declared_only(_empty(spark, tables[t]) if rows is None else rows[t], bound, t)
+        t: _empty(spark, tables[t], bound) if rows is None else _declared_only(rows[t], bound, t)
         for t in bound.tables
     }
     arguments |= {name: resources[name] for name in wanted}
@@ -73,9 +74,7 @@ def check_transform(
         with _quiet():
             result = results(bound, bound.transform.function(**arguments))
         for table, frame in result.items():
-            check_columns(
-                bound, tables[table], frame, {f.name for f in bound.reads if f.table == table} | {OTHERS}
-            )
+            check_columns(bound, tables[table], frame, _reads(bound, table) | {OTHERS})
             _check_tags(bound, table, frame)
     except PenstockError:
         raise
@@ -167,20 +166,33 @@ def check_columns(bound: Bound, table: type[Table], frame: DataFrame, given: Ite
             )
 
 
-def _empty(spark: SparkSession, table: type[Table]) -> DataFrame:
-    return spark.createDataFrame([], table.spark_schema())
+def _empty(spark: SparkSession, table: type[Table], bound: Bound) -> DataFrame:
+    """What `_declared_only` makes of the whole table, without rows and in one step."""
+    from pyspark.sql.types import BooleanType, StructField, StructType
+
+    name = table.__table_name__
+    fields = [f for f in table.spark_schema() if f.name in _reads(bound, name)]
+    if name in bound.changes or not fields:
+        fields.append(StructField(OTHERS, BooleanType()))
+    for field in fields:
+        field.metadata = {_TAG: field.name}
+    return empty_frame(spark, StructType(fields)).alias(name)
 
 
 def _declared_only(frame: DataFrame, bound: Bound, table: str) -> DataFrame:
     """The fields that the transform reads, tagged, and one that stands for all others if it may."""
     from pyspark.sql import functions as F
 
-    reads = {f.name for f in bound.reads if f.table == table}
+    reads = _reads(bound, table)
     columns = [F.col(c).alias(c, metadata={_TAG: c}) for c in frame.columns if c in reads]
     if table in bound.changes or not columns:
         columns.append(F.lit(None).cast("boolean").alias(OTHERS, metadata={_TAG: OTHERS}))
     # Filters and sorts find columns of an earlier projection, but not through an alias.
     return frame.select(*columns).alias(table)
+
+
+def _reads(bound: Bound, table: str) -> set[str]:
+    return {f.name for f in bound.reads if f.table == table}
 
 
 def _check_tags(bound: Bound, table: str, frame: DataFrame) -> None:

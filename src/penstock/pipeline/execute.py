@@ -250,15 +250,12 @@ def _cast(frame: DataFrame, table: type[Table], names: list[str]) -> DataFrame:
     """The columns in declared order, widened to the declared types where they are narrower."""
     from pyspark.sql import functions as F
 
-    columns = []
-    narrower = False
-    for name in names:
-        want = spark_type(table.__fields__[name].type)
-        fits = same(frame.schema[name].dataType, want)
-        narrower |= not fits
-        columns.append(F.col(name) if fits else F.col(name).cast(want).alias(name))
+    wanted = {name: spark_type(table.__fields__[name].type) for name in names}
+    narrower = {name for name, kind in wanted.items() if not same(frame.schema[name].dataType, kind)}
     # Each select is analysed anew: leave out the one that changes nothing.
-    return frame.select(*columns) if narrower or frame.columns != names else frame
+    if not narrower and frame.columns == names:
+        return frame
+    return frame.select(*(F.col(n).cast(wanted[n]).alias(n) if n in narrower else n for n in names))
 
 
 def _extended(schema: pa.Schema, written: pa.Schema) -> pa.Schema:

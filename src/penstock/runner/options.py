@@ -94,7 +94,7 @@ class RunnerConfig:
     task_rows: int = 0
     output: str | None = None
     output_format: Format = "parquet"
-    compression: Compression = "lz4"
+    compression: Compression = "auto"
     accept_changed_code: bool = False
 
     def __post_init__(self) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Format = Literal["arrow", "parquet"]
-Compression = Literal["none", "lz4", "zstd"]
+Compression = Literal["auto", "none", "lz4", "zstd"]
 
 _ROW_GROUP = 1 << 20
 
@@ -34,7 +34,7 @@ def write(
     folder: str,
     *,
     format: Format,  # noqa: A002
-    compression: Compression = "lz4",
+    compression: Compression = "auto",
 ) -> tuple[FileRecord, ...]:
     """Write all rows below ``folder`` and return what was written, in row order.
 
@@ -126,7 +126,7 @@ class _Writer:
         rows = 0
         file = pa.PythonFile(sink, mode="w")
         if self.format == "arrow":
-            codec = None if self.compression == "none" else self.compression
+            codec = _codec(self.compression, self.storage)
             options = pa.ipc.IpcWriteOptions(compression=codec)
             with pa.ipc.new_file(file, self.schema, options=options) as writer:
                 for batch in _chain(first, rest):
@@ -151,6 +151,13 @@ class _Verify:
     def __call__(self, record: FileRecord) -> FileRecord:
         self.storage.check(record)
         return record
+
+
+def _codec(compression: Compression, storage: Storage) -> str | None:
+    """A disk of one's own is faster than any compression; what goes over a network is not."""
+    if compression == "auto":
+        return None if storage.local else "lz4"
+    return None if compression == "none" else compression
 
 
 def _chain(first: pa.RecordBatch, rest: Batches) -> Iterator[pa.RecordBatch]:

@@ -27,11 +27,17 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
+# Spark's local file system puts a checksum file beside each file. Ours is in the record.
+_NO_CRC_FILES = {
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+}
+
 
 def write(spark: SparkSession, flow: Flow, storage: Storage, folder: str) -> tuple[FileRecord, ...]:
     """Write a flow whose rows are in the JVM below ``folder``; files without rows are left out."""
     guarded = _guarded(flow.frame(spark), flow.schema, flow.table)
-    guarded.write.mode("errorifexists").parquet(storage.location(folder))
+    guarded.write.mode("errorifexists").options(**_NO_CRC_FILES).parquet(storage.location(folder))
     paths = [path for path, _ in storage.list(folder) if path.endswith(".parquet")]
     return tuple(r for r in _sealed(spark, storage, paths, flow) if r.rows)
 
@@ -76,19 +82,23 @@ def _null(table: str, field: str) -> NullInField:
 
 def _guarded(frame: DataFrame, schema: pa.Schema, table: str) -> DataFrame:
     """Columns in declared order; a forbidden null in a nested one fails the job with a readable error."""
+    nested = [f for f in schema if pa.types.is_nested(f.type)]
+    guards = {f.name: guard for f in nested if (guard := _guard(frame, f, table)) is not None}
+    if not guards and frame.columns == schema.names:
+        return frame
+    return frame.select(*(guards.get(name, name) for name in schema.names))
+
+
+def _guard(frame: DataFrame, field: pa.Field, table: str) -> Column | None:
     from pyspark.sql import functions as F
 
-    columns = []
-    for field, have in zip(schema, (frame.schema[f.name] for f in schema), strict=True):
-        column = F.col(field.name)
-        nested = pa.types.is_nested(field.type)
-        forbidden = _forbidden_null(column, have.dataType, have.nullable, field) if nested else None
-        if forbidden is not None:
-            error = _null(table, field.name)
-            stop = F.raise_error(f"{error}\n{encode(error)}").cast(have.dataType)
-            column = F.when(forbidden, stop).otherwise(column).alias(field.name)
-        columns.append(column)
-    return frame.select(*columns)
+    column, have = F.col(field.name), frame.schema[field.name]
+    forbidden = _forbidden_null(column, have.dataType, have.nullable, field)
+    if forbidden is None:
+        return None
+    error = _null(table, field.name)
+    stop = F.raise_error(f"{error}\n{encode(error)}").cast(have.dataType)
+    return F.when(forbidden, stop).otherwise(column).alias(field.name)
 
 
 def _forbidden_null(column: Column, have: DataType, nullable: bool, want: pa.Field) -> Column | None:

@@ -13,14 +13,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from penstock.config import SparkConfig, is_secret
 from penstock.errors import MissingPackage
 from penstock.spark import cds, java
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -127,6 +128,17 @@ def is_alive(spark: SparkSession) -> bool:
     except Exception:
         return False
     return True
+
+
+def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
+    """A DataFrame without rows. In a classic session, PySpark would make it from an RDD, which is slow."""
+    if is_connect(spark):
+        return spark.createDataFrame([], schema)
+    from pyspark.sql import DataFrame
+
+    session, jvm = spark._jsparkSession, cast("Any", spark._jvm)  # noqa: SLF001
+    rows = session.createDataFrame(jvm.java.util.ArrayList(), session.parseDataType(schema.json()))
+    return DataFrame(rows, spark)
 
 
 class Shared(Protocol[T_co]):
