@@ -38,7 +38,7 @@ cds: $(STAMP)
 lock: $(STAMP)
 	$(BIN)/uv pip compile --upgrade --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-annotate --no-header --quiet \
-		--group dev pyproject.toml --output-file requirements.lock
+		--group dev --extra connect pyproject.toml --output-file requirements.lock
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

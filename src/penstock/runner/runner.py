@@ -39,6 +39,7 @@ from penstock.runner.signals import stopping_on_signals
 from penstock.runner.work import Bench, Work, fingerprint
 from penstock.spark.faults import decode
 from penstock.spark.session import cancel_tag, conform, is_alive, job_tag, start
+from penstock.spark.sharing import check_shared
 from penstock.storage import Storage
 from penstock.store import Store
 
@@ -129,6 +130,9 @@ class Runner:
 
     def _prepare(self, spark: SparkSession, factory: DatasetFactory | None) -> tuple[Run, Board, Bench]:
         registered = self._inputs(factory)
+        check_shared(spark, self.storage)
+        if self.config.output:
+            check_shared(spark, Storage(self.config.output))
         digests = {name: found.digest for name, found in registered.items()}
         resources = resources_by_stage(self.pipeline, {})
         executor = Executor(spark, self.pipeline)

@@ -37,7 +37,7 @@ _NO_CRC_FILES = {
 def write(spark: SparkSession, flow: Flow, storage: Storage, folder: str) -> tuple[FileRecord, ...]:
     """Write a flow whose rows are in the JVM below ``folder``; files without rows are left out."""
     guarded = _guarded(flow.frame(spark), flow.schema, flow.table)
-    guarded.write.mode("errorifexists").options(**_NO_CRC_FILES).parquet(storage.location(folder))
+    guarded.write.mode("error").options(**_NO_CRC_FILES).parquet(storage.location(folder))
     paths = [path for path, _ in storage.list(folder) if path.endswith(".parquet")]
     return tuple(r for r in _sealed(spark, storage, paths, flow) if r.rows)
 
