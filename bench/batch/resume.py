@@ -20,6 +20,7 @@ from bench.batch.running import (
     partition_rows,
     penstock,
     plain,
+    plain_in_steps,
 )
 from bench.lab import Lab, Place
 from bench.measuring import say, timed
@@ -51,29 +52,31 @@ def run(lab: Lab) -> Iterator[Result]:
     outputs = Outputs()
     rows = partition_rows(lab.rows, PARTITIONS)
     again = measured_penstock(lab, PIPELINE, outputs, rows=rows, checkpoint=ps.EveryStage())
-    plainly = measured_plain(lab, plain, outputs)
-    say(f"(c) warm-up: {again():.3g} and {plainly():.3g}")
-    taken: list[tuple[Resumed, float, float]] = []
+    in_steps, at_once = (measured_plain(lab, script, outputs) for script in (plain_in_steps, plain))
+    say(f"(c) warm-up: {again():.3g}, {in_steps():.3g} and {at_once():.3g}")
+    taken: list[tuple[Resumed, float, float, float]] = []
     for number in range(1, lab.repeat + 1):
-        taken.append((_killed_and_resumed(lab, rows, outputs), again(), plainly()))
-        resumed, full, script = taken[-1]
-        say(f"(c) {number}/{lab.repeat}: {resumed}, full run {full:.3g}, plain script {script:.3g}")
-    seconds = [resumed.seconds for resumed, _, _ in taken]
+        taken.append((_killed_and_resumed(lab, rows, outputs), again(), in_steps(), at_once()))
+        say(f"(c) {number}/{lab.repeat}: {taken[-1]}")
+    finished, full, steps, once = zip(*taken, strict=True)
+    seconds = [resumed.seconds for resumed in finished]
+    yield Result.of("(c) resume after a kill at 80 % ÷ full run again (s)", seconds, full, GOAL)
     yield Result.of(
-        "(c) resume after a kill at 80 % ÷ full run again (s)", seconds, [full for _, full, _ in taken], GOAL
+        "(c) resume after a kill at 80 % ÷ plain script with Parquet between the stages again (s)",
+        seconds,
+        steps,
+        GOAL,
     )
-    yield Result.of(
-        "(c) resume after a kill at 80 % ÷ plain script again (s)", seconds, [p for _, _, p in taken], GOAL
-    )
+    yield Result.of("(c) resume after a kill at 80 % ÷ plain script in one go again (s)", seconds, once)
     yield Result.of(
         "(c) recomputed ÷ what came after the last checkpoints of the claims in flight (rows in stages)",
-        [resumed.recomputed for resumed, _, _ in taken],
-        [resumed.unavoidable for resumed, _, _ in taken],
+        [resumed.recomputed for resumed in finished],
+        [resumed.unavoidable for resumed in finished],
         1.0,
     )
     yield Result.of(
         "(c) wait until a killed instance's claims are free ÷ lease (s)",
-        [resumed.waited for resumed, _, _ in taken],
+        [resumed.waited for resumed in finished],
         [LEASE] * len(taken),
     )
 

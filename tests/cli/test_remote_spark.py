@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,7 +58,8 @@ def cluster(place: Path) -> Iterator[Cluster]:
             server(place / "master.log", "I have been elected leader", spark_class(*master))
         )
         worker = ["org.apache.spark.deploy.worker.Worker", *common, str(free_port()), "-c", "2", "-m", "1g"]
-        command = [*apart_from(place / "hidden"), *spark_class(*worker, "-d", str(work), url)]
+        hidden = apart_from(place / "hidden") if can_hide(place / "hidden") else []
+        command = [*hidden, *spark_class(*worker, "-d", str(work), url)]
         servers.enter_context(server(place / "worker.log", "Successfully registered with master", command))
         yield Cluster(url, work)
 
@@ -88,6 +89,8 @@ def test_on_a_cluster(place: Path, cluster: Cluster, tmp_path: Path) -> None:
 
 
 def test_a_folder_that_executors_do_not_see(place: Path, cluster: Cluster, tmp_path: Path) -> None:
+    if not can_hide(place / "hidden"):
+        pytest.skip("hiding a folder from a process needs root")
     done = run(place, tmp_path, cluster.url, "--output", str(place / "hidden" / "output"))
     assert done.returncode == 2, done.stderr
     assert f"does not see what is written to {place}/hidden/output" in done.stderr
@@ -106,27 +109,29 @@ from penstock.spark import session
 
 spark = session.start(SparkConfig(master=sys.argv[1]))
 
-def slowly(batches):
-    for batch in batches:
-        time.sleep(120)
-        yield batch
-
 ended = {}
 
 def work(tag, rows):
-    action = slowly if tag == "lost" else lambda batches: batches
+    seconds = 120 if tag == "lost" else 3
+
+    def slowly(batches):
+        for batch in batches:
+            time.sleep(seconds)
+            yield batch
+
     with session.job_tag(spark, tag):
         try:
-            ended[tag] = spark.range(rows).mapInArrow(action, "id long").count()
+            ended[tag] = spark.range(0, rows, 1, 1).mapInArrow(slowly, "id long").count()
         except Exception as error:
             ended[tag] = type(error).__name__
 
-lost = threading.Thread(target=work, args=("lost", 1))
+lost, kept = (threading.Thread(target=work, args=job) for job in (("lost", 1), ("kept", 5)))
 lost.start()
+kept.start()
 while lost.is_alive():
     session.cancel_tag(spark, "lost")
     lost.join(0.2)
-work("kept", 5)
+kept.join()
 print(ended["lost"], ended["kept"])
 """
 
@@ -164,10 +169,12 @@ def spark_class(*arguments: str) -> list[str]:
 
 def apart_from(folder: Path) -> list[str]:
     """The beginning of a command that runs with an empty place instead of ``folder``."""
-    begin = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', str(folder)]
-    if subprocess.run([*begin, "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("hiding a folder from a process needs root")
-    return begin
+    return ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', str(folder)]
+
+
+def can_hide(folder: Path) -> bool:
+    """Whether this user may."""
+    return subprocess.run([*apart_from(folder), "true"], capture_output=True, check=False).returncode == 0
 
 
 @contextmanager
@@ -191,12 +198,15 @@ def server(log: Path, ready: str, command: Sequence[str]) -> Iterator[None]:
             time.sleep(0.1)
         yield
     finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        try:
+        stop(process)
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.killpg(process.pid, how)
             process.wait(20)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            return
 
 
 def free_port() -> int:

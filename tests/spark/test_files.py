@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.errors import CorruptFile, NullInField, StorageFull, TransformFailed, WorkerLost
-from penstock.spark import files
+from penstock.spark import files, jvm_parquet
 from penstock.spark.flow import Batches, Flow, Scan
 from penstock.storage import FileRecord, Storage
 from penstock.tables import Precision, Table
@@ -284,6 +284,46 @@ def test_a_null_that_was_not_declared(
     with pytest.raises(NullInField, match=said) as caught:
         files.write(spark, flow_of(damaged), storage, "t", format=form)
     assert "without `| None`" in str(caught.value)
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+def test_a_null_is_found_where_the_footer_does_not_count_them(storage: Storage, statistics: bool) -> None:
+    table = pa.table({"a": [1, 2, 3], "b": ["x", None, "z"], "c": [None, 1.5, 2.5]})
+    with storage.create("t.parquet") as sink:
+        pq.write_table(table, pa.PythonFile(sink, mode="w"), write_statistics=statistics)
+    assert jvm_parquet._Seal(storage, "t", ("a",))("t.parquet").rows == 3
+    with pytest.raises(NullInField, match=r"t\.b is null"):
+        jvm_parquet._Seal(storage, "t", ("a", "b"))("t.parquet")
+
+
+def test_nothing_but_data_lies_beside_the_data(
+    spark: SparkSession, frame: DataFrame, storage: Storage
+) -> None:
+    records = files.write(spark, flow_of(frame), storage, "t", format="parquet")
+    assert {path for path, _ in storage.list()} == {record.path for record in records}
+
+
+def test_only_what_leaves_the_machine_is_compressed(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.range(0, 50_000, 1, 1).selectExpr("id DIV 1000 AS id")
+    flow = Flow("t", frame, pa.schema([pa.field("id", pa.int64())]))
+
+    def written(place: str | Path, compression: Any) -> int:
+        records = files.write(spark, flow, Storage(place), "t", format="arrow", compression=compression)
+        return sum(r.bytes for r in records)
+
+    plain, packed = written(tmp_path / "plain", "none"), written(tmp_path / "packed", "lz4")
+    assert packed < plain / 2
+    assert written(tmp_path / "auto", "auto") == plain
+    assert files._codec(spark, Storage("s3://bucket/prefix"), "auto") == "lz4"
+
+
+def test_row_groups_are_larger_than_batches(spark: SparkSession, storage: Storage) -> None:
+    frame = spark.range(0, 100_000, 1, 1).mapInArrow(lambda batches: batches, "id long")
+    schema = pa.schema([pa.field("id", pa.int64())])
+    flow = Flow("t", frame, schema).then(lambda batches: batches, schema)
+    (record,) = files.write(spark, flow, storage, "t", format="parquet")
+    with storage.open(record.path) as file:
+        assert pq.ParquetFile(file).metadata.num_row_groups == 1
 
 
 def test_columns_are_written_in_declared_order(

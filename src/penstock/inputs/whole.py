@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from penstock.inputs.files import Stamp, ensure_unchanged, is_url
 from penstock.inputs.model import Input, InputFile
 from penstock.ranges import Range
-from penstock.spark.footers import may_have_nulls
+from penstock.spark.footers import has_nulls
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,4 +68,4 @@ def _exact(file: Stamp, schema: pa.Schema) -> bool:
         if any(have.field(f.name).type != f.type for f in schema):
             return False
         required = {f.name for f in schema if not f.nullable and have.field(f.name).nullable}
-        return not any(may_have_nulls(parquet.metadata, name) for name in required)
+        return all(has_nulls(parquet.metadata, name) is False for name in required)

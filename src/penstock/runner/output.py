@@ -25,6 +25,7 @@ from penstock.runner import layout, manifests, runs
 from penstock.runner.manifests import OutputManifest
 from penstock.runner.runs import Run
 from penstock.spark import files as spark_files
+from penstock.spark.paths import for_spark
 from penstock.storage import FileRecord, Storage
 from penstock.store import Store
 
@@ -89,7 +90,7 @@ class Output:
         storage = self.run.output_storage
         if self.run.output_format == "parquet" and records:
             return spark.read.schema(spark_schema(schema)).parquet(
-                *(storage.location(r.path) for r in records)
+                *(for_spark(storage.location(r.path)) for r in records)
             )
         return spark_files.read(storage, table, schema, records).frame(spark)
 

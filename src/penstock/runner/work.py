@@ -30,6 +30,7 @@ from penstock.runner.options import RunnerConfig
 from penstock.runner.runs import Run
 from penstock.spark import files
 from penstock.spark.flow import Flow, Scan
+from penstock.spark.paths import for_spark
 from penstock.spark.records import parallelism
 from penstock.storage import FileRecord, Storage
 from penstock.tables import spark_schema
@@ -204,7 +205,7 @@ class Work:
             whole.check_unchanged()
             self._watched.append(whole)
             chosen = pa.schema([schema.field(name) for name in columns])
-            frame = spark.read.schema(spark_schema(chosen)).parquet(*whole.paths)
+            frame = spark.read.schema(spark_schema(chosen)).parquet(*map(for_spark, whole.paths))
             for rows in whole.rest:
                 scan = Scan(chosen, partial(inputs.splits, registered, self.bench.storage, rows, 1))
                 frame = frame.unionByName(Flow.scan(registered.name, scan).frame(spark))
@@ -269,7 +270,8 @@ class Work:
 
             def write(flow: Flow = flow, name: str = name) -> tuple[FileRecord, ...]:
                 folder = layout.output_folder(bench.run.name, self.claim.range, self.claim.token, name)
-                return files.write(bench.spark, flow, output, folder, format=bench.run.output_format)
+                form = bench.run.output_format
+                return files.write(bench.spark, flow, output, folder, format=form, compression="lz4")
 
             written[name] = SavedTable(flow.schema, self._retried(write))
         self._count(written)

@@ -16,6 +16,7 @@ from penstock.errors import CorruptFile, PenstockError, UsageError
 from penstock.spark import jvm_parquet, records
 from penstock.spark.faults import decode
 from penstock.spark.flow import Batches, Flow, Scan
+from penstock.spark.session import is_local
 from penstock.storage import FileRecord, Sink, Storage
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ Format = Literal["arrow", "parquet"]
 Compression = Literal["auto", "none", "lz4", "zstd"]
 
 _ROW_GROUP = 1 << 20
+_ROW_GROUP_BYTES = 64 << 20
 
 
 def write(
@@ -44,7 +46,7 @@ def write(
     try:
         if format == "parquet" and flow.in_jvm and storage.local:
             return jvm_parquet.write(spark, flow, storage, folder)
-        task = _Writer(storage, folder, format, compression, flow.schema)
+        task = _Writer(storage, folder, format, _codec(spark, storage, compression), flow.schema)
         return records.collected(flow.run(spark, (task,), records.SCHEMA).collect())
     except PenstockError:
         raise
@@ -106,7 +108,7 @@ class _Writer:
     storage: Storage
     folder: str
     format: Format
-    compression: Compression
+    codec: str | None
     schema: pa.Schema
 
     def __call__(self, batches: Batches) -> Batches:
@@ -126,8 +128,7 @@ class _Writer:
         rows = 0
         file = pa.PythonFile(sink, mode="w")
         if self.format == "arrow":
-            codec = _codec(self.compression, self.storage)
-            options = pa.ipc.IpcWriteOptions(compression=codec)
+            options = pa.ipc.IpcWriteOptions(compression=self.codec)
             with pa.ipc.new_file(file, self.schema, options=options) as writer:
                 for batch in _chain(first, rest):
                     writer.write_batch(batch)
@@ -136,9 +137,9 @@ class _Writer:
             import pyarrow.parquet as pq
 
             with pq.ParquetWriter(file, self.schema, compression="snappy") as parquet:
-                for batch in _chain(first, rest):
-                    parquet.write_batch(batch, row_group_size=_ROW_GROUP)
-                    rows += batch.num_rows
+                for group in _row_groups(_chain(first, rest)):
+                    parquet.write_table(group, row_group_size=_ROW_GROUP)
+                    rows += group.num_rows
         else:
             raise UsageError(f"{self.format!r} is not an output format", hint="use parquet or arrow")
         return rows
@@ -153,10 +154,23 @@ class _Verify:
         return record
 
 
-def _codec(compression: Compression, storage: Storage) -> str | None:
+def _row_groups(batches: Batches) -> Iterator[pa.Table]:
+    """Tables of several batches: every one that is written becomes a row group of its own."""
+    gathered: list[pa.RecordBatch] = []
+    for batch in batches:
+        gathered.append(batch)
+        full = sum(b.num_rows for b in gathered) >= _ROW_GROUP
+        if full or sum(b.nbytes for b in gathered) >= _ROW_GROUP_BYTES:
+            yield pa.Table.from_batches(gathered)
+            gathered = []
+    if gathered:
+        yield pa.Table.from_batches(gathered)
+
+
+def _codec(spark: SparkSession, storage: Storage, compression: Compression) -> str | None:
     """A disk of one's own is faster than any compression; what goes over a network is not."""
     if compression == "auto":
-        return None if storage.local else "lz4"
+        return None if storage.local and is_local(spark) else "lz4"
     return None if compression == "none" else compression
 
 

@@ -8,13 +8,18 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 
-def may_have_nulls(metadata: pq.FileMetaData, column: str) -> bool:
-    """Whether a column that is not nested has nulls, or could: who wrote the file need not count them."""
+def has_nulls(metadata: pq.FileMetaData, column: str) -> bool | None:
+    """Whether a column that is not nested has nulls; None where the footer does not tell.
+
+    Writers leave the count out with the other statistics, for example when values are very long.
+    """
+    answer: bool | None = False
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         chunks = (group.column(i) for i in range(group.num_columns))
-        chunk = next(c for c in chunks if c.path_in_schema == column)
-        statistics = chunk.statistics
-        if statistics is None or not statistics.has_null_count or statistics.null_count:
+        statistics = next(c for c in chunks if c.path_in_schema == column).statistics
+        if statistics is None or not statistics.has_null_count:
+            answer = None
+        elif statistics.null_count:
             return True
-    return False
+    return answer

@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.errors import NullInField
+from penstock.errors import CorruptFile, NullInField
 from penstock.spark import records
 from penstock.spark.faults import encode
 from penstock.spark.flow import Flow
-from penstock.spark.footers import may_have_nulls
+from penstock.spark.footers import has_nulls
+from penstock.spark.paths import for_spark
 from penstock.spark.session import is_local
 from penstock.storage import FileRecord, Storage
 
 if TYPE_CHECKING:
+    import pyarrow.parquet as pq
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
@@ -37,8 +39,11 @@ _NO_CRC_FILES = {
 def write(spark: SparkSession, flow: Flow, storage: Storage, folder: str) -> tuple[FileRecord, ...]:
     """Write a flow whose rows are in the JVM below ``folder``; files without rows are left out."""
     guarded = _guarded(flow.frame(spark), flow.schema, flow.table)
-    guarded.write.mode("error").options(**_NO_CRC_FILES).parquet(storage.location(folder))
+    place = for_spark(storage.location(folder))
+    guarded.write.mode("error").options(**_NO_CRC_FILES).parquet(place)
     paths = [path for path, _ in storage.list(folder) if path.endswith(".parquet")]
+    if not paths:  # Spark writes a file even where there are no rows
+        raise CorruptFile(f"Spark wrote to {place}, but nothing can be seen there from this machine")
     return tuple(r for r in _sealed(spark, storage, paths, flow) if r.rows)
 
 
@@ -66,11 +71,18 @@ class _Seal:
         with self.storage.open(path) as file:
             parquet = pq.ParquetFile(file)
             for column in self.required:
-                if may_have_nulls(parquet.metadata, column) and parquet.read([column])[column].null_count:
+                if _any_null(parquet, column):
                     raise _null(self.table, column)
             rows = parquet.metadata.num_rows
         size, sha256 = self.storage.seal(path)
         return FileRecord(path, rows, size, sha256)
+
+
+def _any_null(parquet: pq.ParquetFile, column: str) -> bool:
+    known = has_nulls(parquet.metadata, column)
+    if known is not None:
+        return known
+    return any(batch.column(0).null_count for batch in parquet.iter_batches(columns=[column]))
 
 
 def _null(table: str, field: str) -> NullInField:

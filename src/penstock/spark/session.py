@@ -32,17 +32,22 @@ _THREADS = "32"
 
 _OURS = "spark.penstock.settings"
 
-# Settings that also a Connect server takes from its clients.
-_QUERY_SETTINGS = {
+# Settings that results depend on.
+_RESULT_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
-    # A limit in bytes makes Spark ask for the size after every row, which more than doubles the cost of
-    # a crossing to Python. The limit in rows keeps batches of wide rows small enough.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
-    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     # Without it a batch of the wrong type fails as `Cannot call getInt`.
     "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
     # Spark's default, INT96, is read in nanoseconds by others, which end in the year 2262.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+
+# Settings that also a Connect server takes from its clients.
+_QUERY_SETTINGS = {
+    **_RESULT_SETTINGS,
+    # A limit in bytes makes Spark ask for the size after every row, which more than doubles the cost of
+    # a crossing to Python. There is only the limit in rows: very wide rows need a lower one.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
 }
 
 _CLASSIC_SETTINGS = {
@@ -79,7 +84,7 @@ def start(
 def conform(spark: SparkSession) -> None:
     """Give a session that somebody else started the settings that results depend on."""
     if spark.conf.get(_OURS, "false") != "true":
-        for key, value in {**_QUERY_SETTINGS, _OURS: "true"}.items():
+        for key, value in {**_RESULT_SETTINGS, _OURS: "true"}.items():
             spark.conf.set(key, value)
 
 
