@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -209,7 +209,8 @@ class Runner:
     def _watch(self, spark: SparkSession, lease: Lease, loops: Sequence[Future[None]]) -> None:
         """Wait for the claim threads. This thread does nothing else, so that a signal finds it free."""
         while not all(loop.done() for loop in loops):
-            if self._stopping.wait(0.1):
+            wait(loops, timeout=0.1)
+            if self._stopping.is_set():
                 for hold in lease.holds():
                     hold.stop = hold.stop or self._halted or Interrupted()
                     _cancel_jobs(spark, hold)
