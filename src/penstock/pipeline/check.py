@@ -171,24 +171,30 @@ def _empty(spark: SparkSession, table: type[Table], bound: Bound) -> DataFrame:
     from pyspark.sql.types import BooleanType, StructField, StructType
 
     name = table.__table_name__
-    fields = [f for f in table.spark_schema() if f.name in _reads(bound, name)]
-    if name in bound.changes or not fields:
-        fields.append(StructField(OTHERS, BooleanType()))
+    known = {f.name: f for f in (*table.spark_schema(), StructField(OTHERS, BooleanType()))}
+    fields = [known[n] for n in _given(bound, name, table.__fields__)]
     for field in fields:
         field.metadata = {_TAG: field.name}
     return empty_frame(spark, StructType(fields)).alias(name)
 
 
 def _declared_only(frame: DataFrame, bound: Bound, table: str) -> DataFrame:
-    """The fields that the transform reads, tagged, and one that stands for all others if it may."""
+    """The rows with the fields that the transform is given, tagged."""
     from pyspark.sql import functions as F
 
-    reads = _reads(bound, table)
-    columns = [F.col(c).alias(c, metadata={_TAG: c}) for c in frame.columns if c in reads]
-    if table in bound.changes or not columns:
-        columns.append(F.lit(None).cast("boolean").alias(OTHERS, metadata={_TAG: OTHERS}))
+    others = F.lit(None).cast("boolean")
+    columns = [
+        (others if name == OTHERS else F.col(name)).alias(name, metadata={_TAG: name})
+        for name in _given(bound, table, frame.columns)
+    ]
     # Filters and sorts find columns of an earlier projection, but not through an alias.
     return frame.select(*columns).alias(table)
+
+
+def _given(bound: Bound, table: str, fields: Iterable[str]) -> list[str]:
+    """The fields that the transform reads, and one that stands for all others if it may."""
+    reads = [name for name in fields if name in _reads(bound, table)]
+    return [*reads, OTHERS] if table in bound.changes or not reads else reads
 
 
 def _reads(bound: Bound, table: str) -> set[str]:

@@ -31,7 +31,7 @@ from penstock.runner.runs import Run
 from penstock.spark import files
 from penstock.spark.flow import Flow, Scan
 from penstock.spark.paths import for_spark
-from penstock.spark.records import parallelism
+from penstock.spark.session import parallelism
 from penstock.storage import FileRecord, Storage
 from penstock.tables import spark_schema
 
@@ -271,6 +271,7 @@ class Work:
             def write(flow: Flow = flow, name: str = name) -> tuple[FileRecord, ...]:
                 folder = layout.output_folder(bench.run.name, self.claim.range, self.claim.token, name)
                 form = bench.run.output_format
+                # What is published stays: unlike a checkpoint, it is worth compressing.
                 return files.write(bench.spark, flow, output, folder, format=form, compression="lz4")
 
             written[name] = SavedTable(flow.schema, self._retried(write))

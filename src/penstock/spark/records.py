@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from penstock.spark.faults import carried, decode
 from penstock.spark.flow import Batches
+from penstock.spark.session import parallelism
 from penstock.storage import FileRecord
 from penstock.tables import spark_schema
 
@@ -51,14 +52,6 @@ def on_executors(
         return collected(seed.mapInArrow(_ForEach(action, tuple(items)), spark_schema(SCHEMA)).collect())
     except Exception as error:
         raise decode(error) from error
-
-
-def parallelism(spark: SparkSession) -> int:
-    """How many tasks can run at once."""
-    try:
-        return int(spark.sparkContext.defaultParallelism)
-    except Exception:  # Spark Connect has no context to ask
-        return int(spark.conf.get("spark.sql.shuffle.partitions") or 8)
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,6 +126,13 @@ def is_local(spark: SparkSession) -> bool:
     return not is_connect(spark) and local_cores(spark.sparkContext.master or "") is not None
 
 
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks can run at once; of a Connect server, how many it cuts a shuffle into."""
+    if is_connect(spark):
+        return int(spark.conf.get("spark.sql.shuffle.partitions") or 8)
+    return int(spark.sparkContext.defaultParallelism)
+
+
 def is_alive(spark: SparkSession) -> bool:
     """Whether the session's JVM (or Connect server) still answers."""
     try:

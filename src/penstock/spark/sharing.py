@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import CorruptFile, UsageError
 from penstock.spark import records
-from penstock.spark.session import is_local
+from penstock.spark.session import is_local, parallelism
 from penstock.storage import FileRecord, Storage
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def check_shared(spark: SparkSession, storage: Storage) -> None:
     ours = f"{folder}/driver"
     storage.write(ours, b"seen")
     try:
-        tasks = min(records.parallelism(spark), _MOST_TASKS)
+        tasks = min(parallelism(spark), _MOST_TASKS)
         exchange = _Exchange(storage, ours)
         for theirs in records.on_executors(spark, exchange, [f"{folder}/{n}" for n in range(tasks)]):
             try:
