@@ -188,7 +188,7 @@ class Storage:
             raise CorruptFile(f"{self.location(record.path)} does not match its checksum")
 
     def _remote(self, path: str) -> tuple[fs.FileSystem, str]:
-        filesystem, base = _filesystem(self.root)
+        filesystem, base = filesystem_of(self.root)
         return filesystem, f"{base}/{path}" if path else base
 
 
@@ -342,12 +342,13 @@ def _full_disk(root: str) -> Iterator[None]:
 
 
 @cache
-def _filesystem(root: str) -> tuple[fs.FileSystem, str]:
+def filesystem_of(root: str) -> tuple[fs.FileSystem, str]:
+    """The file system behind an URL, and the URL's path in it without a slash at the end."""
     from pyarrow import ArrowInvalid, fs
 
     try:
         filesystem, base = fs.FileSystem.from_uri(root)
-    except ArrowInvalid as error:
+    except (ArrowInvalid, ValueError) as error:
         raise UsageError(
             f"{root} is not a place for files: {error}",
             hint="use a directory, or an URL such as s3://bucket/prefix or gs://bucket/prefix",

@@ -28,7 +28,7 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         assert place == "s3://bucket/?region=x"
         return filesystem, "bucket"
 
-    monkeypatch.setattr(files, "_filesystem", resolve)
+    monkeypatch.setattr(files, "filesystem_of", resolve)
     return folder
 
 

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from penstock import errors
-from penstock.errors import BadInput, InputChanged, PenstockError
+from penstock.errors import BadInput
 from penstock.inputs.files import Stamp, ensure_unchanged
 from penstock.inputs.formats.base import Facts, Format
 from penstock.inputs.model import schema_from_text, schema_to_text
+from penstock.spark.faults import carried, decode
+from penstock.spark.flow import Batches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
 
 _FEW_FOOTERS = 64
 _LITTLE_TEXT = 64 << 20
 _MOST_TASKS = 2000
-_ANSWER = "file long, facts binary, error string"
+_ANSWER = "file long, facts binary"
 
 
 def count(spark: SparkSession | None, reader: Format, files: Sequence[Stamp]) -> list[Facts]:
@@ -50,38 +52,29 @@ def facts_of(reader: Format, file: Stamp) -> Facts:
 
 
 def _count_on_executors(spark: SparkSession, reader: Format, files: Sequence[Stamp]) -> list[Facts]:
-    tasks = min(len(files), _MOST_TASKS)
-    answers = (
-        spark.range(0, len(files), 1, tasks).mapInArrow(_counter(reader, list(files)), _ANSWER).collect()
-    )
-    for answer in answers:
-        if answer.error is not None:
-            raise _error_from_text(answer.error)
+    seeds = spark.range(0, len(files), 1, min(len(files), _MOST_TASKS))
+    try:
+        answers = seeds.mapInArrow(_Counter(reader, tuple(files)), _ANSWER).collect()
+    except Exception as error:
+        raise decode(error) from error
     return [_facts_from_bytes(bytes(answer.facts)) for answer in sorted(answers, key=lambda a: a.file)]
 
 
-def _counter(
-    reader: Format, files: list[Stamp]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                facts: bytes | None = None
-                error: str | None = None
-                try:
-                    facts = _facts_to_bytes(facts_of(reader, files[number]))
-                except (BadInput, InputChanged) as problem:
-                    # An error that travels as a value arrives whole; Spark would make it a text.
-                    error = _error_to_text(problem)
-                yield pa.RecordBatch.from_pydict(
-                    {
-                        "file": pa.array([number], pa.int64()),
-                        "facts": pa.array([facts], pa.binary()),
-                        "error": pa.array([error], pa.string()),
-                    }
-                )
+@dataclass(frozen=True, slots=True)
+class _Counter:
+    """A task that learns the facts about its share of the files."""
 
-    return work
+    reader: Format
+    files: tuple[Stamp, ...]
+
+    def __call__(self, seeds: Batches) -> Batches:
+        with carried("counting"):
+            for seed in seeds:
+                for number in seed.column(0).to_pylist():
+                    facts = _facts_to_bytes(facts_of(self.reader, self.files[number]))
+                    yield pa.RecordBatch.from_pydict(
+                        {"file": pa.array([number], pa.int64()), "facts": pa.array([facts], pa.binary())}
+                    )
 
 
 def _facts_to_bytes(facts: Facts) -> bytes:
@@ -95,13 +88,3 @@ def _facts_from_bytes(data: bytes) -> Facts:
     with np.load(io.BytesIO(data)) as arrays:
         header = json.loads(arrays["header"].tobytes())
         return Facts(header["rows"], schema_from_text(header["schema"]), arrays["rows"], arrays["places"])
-
-
-def _error_to_text(error: PenstockError) -> str:
-    return json.dumps([type(error).__name__, error.what, error.left, error.hint])
-
-
-def _error_from_text(text: str) -> PenstockError:
-    kind, what, left, hint = json.loads(text)
-    made: PenstockError = getattr(errors, kind)(what, left=left, hint=hint)
-    return made

@@ -10,7 +10,6 @@ import glob
 import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
@@ -19,6 +18,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from penstock.errors import BadInput, InputChanged, UsageError
+from penstock.storage import filesystem_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -100,7 +100,7 @@ def stamps(paths: Sequence[str]) -> list[Stamp | None]:
         if is_url(path):
             by_place.setdefault(_place(path), []).append(path)
     for place, urls in by_place.items():
-        filesystem, _ = _filesystem(place)
+        filesystem, _ = filesystem_of(place)
         infos = filesystem.get_file_info([_resolve(url)[1] for url in urls])
         for url, info in zip(urls, infos, strict=True):
             there = info.type == fs.FileType.File
@@ -240,17 +240,5 @@ def _place(url: str) -> str:
 
 
 def _resolve(url: str) -> tuple[fs.FileSystem, str]:
-    filesystem, base = _filesystem(_place(url))
+    filesystem, base = filesystem_of(_place(url))
     return filesystem, f"{base}/{urlsplit(url).path.strip('/')}"
-
-
-@lru_cache(maxsize=32)
-def _filesystem(place: str) -> tuple[fs.FileSystem, str]:
-    try:
-        filesystem, base = fs.FileSystem.from_uri(place)
-    except (pa.ArrowInvalid, ValueError) as error:
-        raise UsageError(
-            f"{place} is not a place for files: {error}",
-            hint="use a path, or an URL such as s3://bucket/folder or gs://bucket/folder",
-        ) from error
-    return filesystem, base.rstrip("/")

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from penstock.inputs.model import folder
+from penstock.spark import records
+from penstock.spark.faults import carried, decode
+from penstock.spark.flow import Batches
 from penstock.storage import FileRecord, Storage
+from penstock.tables import spark_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from pyspark.sql import DataFrame
 
 _BATCH_ROWS = 65_536
 _FILE_ROWS = 64 * _BATCH_ROWS
-_ANSWER = "task int, path string, rows long, bytes long, sha256 string"
 
 
 def write_table(storage: Storage, name: str, table: pa.Table) -> list[FileRecord]:
@@ -39,43 +44,38 @@ def write_frame(storage: Storage, name: str, frame: DataFrame) -> list[FileRecor
     attempt writes under a name of its own; what counts is what the answers of the job name.
     """
     place = _new_place(name)
-    answers = frame.mapInArrow(_writer(storage, place), _ANSWER).collect()
-    chosen = sorted(answers, key=lambda a: a.task)
-    kept = {answer.path for answer in chosen}
+    try:
+        task = _Writer(storage, place)
+        written = records.collected(frame.mapInArrow(task, spark_schema(records.SCHEMA)).collect())
+    except Exception as error:
+        raise decode(error) from error
+    kept = {record.path for record in written}
     for path, _ in storage.list(place):
         if path not in kept:
             storage.delete(path)
-    return [FileRecord(a.path, a.rows, a.bytes, a.sha256) for a in chosen]
+    return list(written)
 
 
-def _writer(storage: Storage, place: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """A task that writes its rows to one file, with the schema that they have."""
+
+    storage: Storage
+    place: str
+
+    def __call__(self, batches: Batches) -> Batches:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         assert context is not None
-        first = next((batch for batch in batches if batch.num_rows), None)
-        if first is None:
-            return
-        task = context.partitionId()
-        path = f"{place}/{task:05d}-{context.taskAttemptId()}.arrow"
-
-        def everything() -> Iterator[pa.RecordBatch]:
-            yield first
-            yield from batches
-
-        record = _write(storage, path, first.schema, everything())
-        yield pa.RecordBatch.from_pydict(
-            {
-                "task": pa.array([task], pa.int32()),
-                "path": pa.array([record.path], pa.string()),
-                "rows": pa.array([record.rows], pa.int64()),
-                "bytes": pa.array([record.bytes], pa.int64()),
-                "sha256": pa.array([record.sha256], pa.string()),
-            }
-        )
-
-    return work
+        with carried("materialising"):
+            first = next((batch for batch in batches if batch.num_rows), None)
+            if first is None:
+                return
+            task = context.partitionId()
+            path = f"{self.place}/{task:05d}-{context.taskAttemptId()}.arrow"
+            record = _write(self.storage, path, first.schema, chain([first], batches))
+            yield records.batch([(task, record)])
 
 
 def _write(storage: Storage, path: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> FileRecord:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
@@ -130,14 +131,14 @@ class _Writer:
         if self.format == "arrow":
             options = pa.ipc.IpcWriteOptions(compression=self.codec)
             with pa.ipc.new_file(file, self.schema, options=options) as writer:
-                for batch in _chain(first, rest):
+                for batch in chain([first], rest):
                     writer.write_batch(batch)
                     rows += batch.num_rows
         elif self.format == "parquet":
             import pyarrow.parquet as pq
 
             with pq.ParquetWriter(file, self.schema, compression="snappy") as parquet:
-                for group in _row_groups(_chain(first, rest)):
+                for group in _row_groups(chain([first], rest)):
                     parquet.write_table(group, row_group_size=_ROW_GROUP)
                     rows += group.num_rows
         else:
@@ -172,8 +173,3 @@ def _codec(spark: SparkSession, storage: Storage, compression: Compression) -> s
     if compression == "auto":
         return None if storage.local and is_local(spark) else "lz4"
     return None if compression == "none" else compression
-
-
-def _chain(first: pa.RecordBatch, rest: Batches) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest
