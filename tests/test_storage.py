@@ -201,10 +201,10 @@ def tiny_disk(folder: Path) -> Iterator[Path]:
 
 def test_a_full_disk(tmp_path: Path) -> None:
     with tiny_disk(tmp_path) as place:
-        fill(Storage(place))
+        assert_nothing_is_lost(Storage(place))
 
 
-def fill(storage: Storage) -> None:
+def assert_nothing_is_lost(storage: Storage) -> None:
     kept = put(storage, "kept", b"x" * 300_000)
     batch = pa.record_batch({"a": list(range(400_000))})
 

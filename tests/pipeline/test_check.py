@@ -55,9 +55,9 @@ class Out(Table, name="trades"):
     trade_id: int
 
 
-def check(spark: SparkSession, made: Transform) -> None:
+def check(spark: SparkSession, made: Transform) -> list[Unchecked]:
     outputs = [Out, Totals] if Totals in made.writes else Out
-    Pipeline("checked", inputs=[Trades, Quotes], outputs=outputs, transforms=[made]).check(spark)
+    return Pipeline("checked", inputs=[Trades, Quotes], outputs=outputs, transforms=[made]).check(spark)
 
 
 Body = Callable[..., Any]
@@ -190,7 +190,7 @@ def test_undeclared_writes(spark: SparkSession, body: Body, said: str) -> None:
     ],
 )
 def test_what_is_allowed(spark: SparkSession, body: Body) -> None:
-    check(spark, one(body))
+    assert check(spark, one(body)) == []
 
 
 def test_a_lookup_by_join_is_allowed(spark: SparkSession) -> None:
@@ -198,11 +198,12 @@ def test_a_lookup_by_join_is_allowed(spark: SparkSession) -> None:
         best = quotes.groupBy("symbol").agg(F.max("bid").cast("decimal(18,4)").alias("notional"))
         return trades.join(F.broadcast(best), "symbol", "left")
 
-    check(spark, one(joined, reads=[Trades.symbol, Quotes.symbol, Quotes.bid]))
+    assert check(spark, one(joined, reads=[Trades.symbol, Quotes.symbol, Quotes.bid])) == []
 
 
 def test_a_filter_is_allowed(spark: SparkSession) -> None:
-    check(spark, one(lambda trades: trades.where("price > 0"), reads=Trades.price, writes=(), drops=Trades))
+    kept = one(lambda trades: trades.where("price > 0"), reads=Trades.price, writes=(), drops=Trades)
+    assert check(spark, kept) == []
 
 
 @pytest.mark.parametrize(
@@ -348,14 +349,16 @@ def test_resources_are_there_if_they_can_be_loaded(spark: SparkSession) -> None:
 
 
 def test_a_function_that_needs_rows_is_left_for_its_first_run(spark: SparkSession) -> None:
-    check(spark, one(lambda trades: trades.withColumn("notional", F.lit(trades.first()["price"]))))
+    (left,) = check(spark, one(lambda trades: trades.withColumn("notional", F.lit(trades.first()["price"]))))
+    assert "without rows it raised TypeError" in left.reason
 
 
 def test_errors_of_the_function_come_with_the_first_run(spark: SparkSession) -> None:
     def body(trades: DataFrame) -> DataFrame:
         raise ConnectionError("not now")
 
-    check(spark, one(body))
+    (left,) = check(spark, one(body))
+    assert left.reason == "without rows it raised ConnectionError: not now"
 
 
 def test_no_job_runs(spark: SparkSession) -> None:

@@ -89,15 +89,18 @@ class Place:
         self.events: list[Event] = []
         self.register()
 
-    def register(self) -> None:
+    def register(
+        self, name: str = "trades", source: Path | None = None, *, rows: int = trades.PARTITION, **more: Any
+    ) -> None:
         ps.register(
             None,
             self.store,
             self.storage,
-            "trades",
-            str(self.input),
-            partition_rows=trades.PARTITION,
+            name,
+            str(source or self.input),
+            partition_rows=rows,
             table_schema=trades.Trades.input_schema(),
+            **more,
         )
 
     def runner(self, pipeline: ps.Pipeline = trades.pipeline, **options: Any) -> ps.Runner:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import penstock as ps
-from penstock.errors import CodeChanged, InputChanged, RunMismatch, StoreUnavailable
+from penstock.errors import CodeChanged, StoreUnavailable
 from penstock.runner import gc, runs
 from penstock.runner.plan import plan_pipeline, plan_run
 from penstock.runner.work import fingerprint
@@ -240,53 +239,6 @@ def test_a_partition_that_always_fails_is_poisoned_and_the_rest_goes_on(place: P
     place.assert_exact()
 
 
-def test_a_changed_input_halts_before_anything_is_lost(place: Place) -> None:
-    place.run(max_batches=1)
-    stat = place.input.stat()
-    place.input.write_bytes(place.input.read_bytes() + b"x")
-    with pytest.raises(InputChanged, match=r"trades\.parquet"):
-        place.run()
-    place.input.write_bytes(place.input.read_bytes()[:-1])
-    os.utime(place.input, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    assert place.run().ending == "complete"
-    place.assert_exact()
-
-
-def test_an_input_that_changes_while_it_is_read_halts_the_run(place: Place) -> None:
-    place.block(0)
-    runner = place.runner(claims=1)
-    reports: list[ps.Report] = []
-    thread = threading.Thread(target=lambda: reports.append(runner.run()))
-    thread.start()
-    until(lambda: place.reached(0), "partition 0 is at work")
-    place.input.write_bytes(place.input.read_bytes() + b"x")
-    place.unblock(0)
-    thread.join(60)
-    assert reports[0].ending == "halted"
-    assert reports[0].error is not None
-    assert reports[0].error.code == "input-changed"
-    assert not any(view.attempts for view in place.board.partitions())
-
-
-def test_another_input_under_the_same_run_is_refused(place: Place) -> None:
-    place.run(max_batches=1)
-    other = place.path / "other.parquet"
-    trades.make_input(other, rows=2000)
-    ps.register(
-        None,
-        place.store,
-        place.storage,
-        "trades",
-        str(other),
-        partition_rows=500,
-        table_schema=trades.Trades.input_schema(),
-        replace=True,
-    )
-    with pytest.raises(RunMismatch, match="another input trades"):
-        place.run()
-    assert place.run(run="second").ending == "complete"
-
-
 def _changed(place: Place, name: str) -> ps.Pipeline:
     """The same pipeline with other code in its last stage."""
 
@@ -424,28 +376,6 @@ def test_export_gives_plain_files(place: Place) -> None:
     assert rows == len(trades.expected(place.table)[0])
     with pytest.raises(ps.PenstockError, match="not empty"):
         output.export(str(place.path / "plain"))
-
-
-@pytest.mark.parametrize("sizes", [(1000, 1000, 1000, 1000), (700, 1300, 10, 1990), (4000,)])
-def test_a_folder_of_files_cut_on_and_off_their_bounds(place: Place, sizes: tuple[int, ...]) -> None:
-    folder = place.path / "folder"
-    folder.mkdir()
-    begin = 0
-    for number, size in enumerate(sizes):
-        pq.write_table(place.table.slice(begin, size), folder / f"{number}.parquet")
-        begin += size
-    ps.register(
-        None,
-        place.store,
-        place.storage,
-        "folder",
-        str(folder),
-        partition_rows=2000,
-        table_schema=trades.Trades.input_schema(),
-    )
-    report = place.run(inputs={"trades": "folder"})
-    assert (report.ending, report.acked) == ("complete", 2)
-    place.assert_exact()
 
 
 def test_all_field_types_survive_checkpoints_and_output(place: Place) -> None:

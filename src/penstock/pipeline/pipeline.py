@@ -17,6 +17,7 @@ from penstock.tables import Table, TableMeta
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from penstock.pipeline.check import Unchecked
     from penstock.pipeline.dataset import Dataset
 
 _named: WeakValueDictionary[str, Pipeline] = WeakValueDictionary()
@@ -82,11 +83,14 @@ class Pipeline:
             t.__table_name__ for t in self.outputs if t.__table_name__ == primary and primary not in dropped
         )
 
-    def check(self, spark: SparkSession) -> None:
-        """Check every transform against Spark's own analysis of what it does, without any data."""
+    def check(self, spark: SparkSession) -> list[Unchecked]:
+        """Check every transform against Spark's own analysis of what it does, without any data.
+
+        Returns those that can only be checked when they first run, each with the reason.
+        """
         from penstock.pipeline.execute import Executor, resources_by_stage
 
-        Executor(spark, self).check(resources_by_stage(self, {}))
+        return Executor(spark, self).check(resources_by_stage(self, {}))
 
     def run_on(self, dataset: Dataset, *, spark: SparkSession | None = None) -> Dataset:
         """Run all stages on a dataset, without this pipeline's own inputs, outputs and checkpoints."""
