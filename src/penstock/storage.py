@@ -159,21 +159,19 @@ class Storage:
 
     def seal(self, path: str) -> tuple[int, str]:
         """Size and SHA-256 of a file that somebody else wrote, after making it durable."""
-        digest = hashlib.sha256()
-        size = 0
         if self.local:
+            # Bytes that other processes have written are synced while they are read.
             with (self.local / path).open("rb", buffering=0) as raw, ThreadPoolExecutor(1) as other:
                 synced = other.submit(os.fsync, raw.fileno())
-                while chunk := raw.read(_CHUNK):
-                    digest.update(chunk)
-                    size += len(chunk)
+                digest, size = hashlib.file_digest(raw, hashlib.sha256), raw.tell()
                 synced.result()
             _sync_folder((self.local / path).parent)
-        else:
-            with self.open(path) as file:
-                while chunk := file.read(_CHUNK):
-                    digest.update(chunk)
-                    size += len(chunk)
+            return size, digest.hexdigest()
+        digest, size = hashlib.sha256(), 0
+        with self.open(path) as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+                size += len(chunk)
         return size, digest.hexdigest()
 
     def check(self, record: FileRecord) -> None:

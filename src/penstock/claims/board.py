@@ -225,9 +225,7 @@ class Board:
 
     def wait(self, timeout: float) -> bool:
         """Wait until a partition changed since the last claim that found nothing; False if none did."""
-        changes = self.store.watch(self._prefix, self._since, timeout)
-        if changes:
-            self._since = changes[-1].version
+        changes, self._since = self.store.watch(self._prefix, self._since, timeout)
         return bool(changes)
 
     # how

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from penstock.errors import UsageError
-from penstock.store.base import Change, Document, Session, Store, Write
+from penstock.store.base import Change, Changes, Document, Session, Store, Write
 
-__all__ = ["Change", "Document", "Session", "Store", "Write", "open_store"]
+__all__ = ["Change", "Changes", "Document", "Session", "Store", "Write", "open_store"]
 
 _FORMS = "sqlite:///relative/path.db or sqlite:////absolute/path.db"
 

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,13 @@ class Change:
     key: str
     value: bytes | None
     version: int
+
+
+class Changes(NamedTuple):
+    """What a watch saw, oldest first, and the cursor from which to watch on."""
+
+    changes: Sequence[Change]
+    until: int
 
 
 class Session(ABC):
@@ -86,16 +93,21 @@ class Store(ABC):
         """Documents whose key starts with ``prefix`` and is greater than ``after``, in key order."""
 
     @abstractmethod
-    def watch(self, prefix: str, since: int, timeout: float) -> Sequence[Change]:
-        """Changes under ``prefix`` with a version greater than ``since``, oldest first.
+    def watch(self, prefix: str, since: int, timeout: float) -> Changes:
+        """Changes under ``prefix`` after the cursor ``since``, oldest first.
 
         Waits up to ``timeout`` seconds for the first one; empty when there was none. Only the
-        newest change of each key is certain to be seen.
+        newest change of each key is certain to be seen, and a deletion that nobody watched for a long
+        time may be missed. A document that this handle never saw before may be reported although it is
+        older than the cursor.
         """
 
     @abstractmethod
     def revision(self) -> int:
-        """The version of the newest write of all: where to start a watch."""
+        """A cursor that stands after everything written so far, to start a watch on this handle.
+
+        Take it before reading what is watched: then no change falls in between.
+        """
 
     @abstractmethod
     def session(self, ttl: float) -> Session:
@@ -116,7 +128,8 @@ class Store(ABC):
     def cas_many(self, writes: Sequence[Write]) -> Sequence[int | None]:
         """Several independent compare-and-sets, each with its own outcome.
 
-        It is no transaction: some may succeed while others fail. A backend overrides it to make
+        It is no transaction: some may succeed while others fail. One that cannot be asked for at all
+        (a bad key, a huge value) fails the call before anything is written. A backend overrides it to make
         them durable together, which is what makes group commit cheap.
         """
         return [self.cas(w.key, w.expected, w.value) for w in writes]

@@ -19,6 +19,7 @@ from typing import ClassVar
 
 from penstock.errors import SessionLost, UsageError
 from penstock.store.base import Store, Write
+from penstock.store.keys import MAX_DOCUMENT
 
 Stores = tuple[Store, Store]
 
@@ -82,6 +83,17 @@ class StoreConformance:
         assert _value(other, "big") == value
         assert _value(other, "empty") == b""
 
+    def test_data_does_not_go_into_the_store(self, stores: Stores) -> None:
+        one, _ = stores
+        assert one.cas("largest", 0, bytes(MAX_DOCUMENT))
+        for write in (one.cas, lambda *of: one.cas_many([Write("fits", 0, b""), Write(*of)])):
+            try:
+                write("k", 0, bytes(MAX_DOCUMENT + 1))
+            except UsageError:
+                continue
+            raise AssertionError("a document of any size was accepted")
+        assert (one.get("k"), one.get("fits")) == (None, None)
+
     def test_bad_keys_and_deletions_are_refused(self, stores: Stores) -> None:
         one, _ = stores
         for key, value in (("", b""), ("a\nb", b""), ("a\0", b""), ("k", None)):
@@ -142,21 +154,24 @@ class StoreConformance:
 
     def test_watch_gives_changes_in_order(self, stores: Stores) -> None:
         one, other = stores
-        since = one.revision()
+        since = other.revision()
         a = _must(one.cas("w/a", 0, b"1"))
         one.cas("elsewhere", 0, b"")
         b = _must(one.cas("w/b", 0, b"2"))
+        changes, until = other.watch("w/", since, 5)
+        assert (changes[-1].key, changes[-1].value, changes[-1].version) == ("w/b", b"2", b)
         gone = _must(one.cas("w/a", a, None))
-        changes = other.watch("w/", since, 5)
-        assert [(c.key, c.value, c.version) for c in changes][-2:] == [("w/b", b"2", b), ("w/a", None, gone)]
-        assert one.revision() >= gone
-        assert [c.key for c in other.watch("w/", b, 5)] == ["w/a"]
+        changes, until = other.watch("w/", until, 5)
+        assert [(c.key, c.value, c.version) for c in changes] == [("w/a", None, gone)]
+        assert not other.watch("w/", until, 0.05).changes
+        again = [(c.key, c.value) for c in other.watch("w/", since, 5).changes]
+        assert again[-2:] == [("w/b", b"2"), ("w/a", None)]
 
     def test_watch_times_out(self, stores: Stores) -> None:
         one, _ = stores
         one.cas("w/a", 0, b"1")
         began = time.monotonic()
-        assert list(one.watch("w/", one.revision(), 0.15)) == []
+        assert not one.watch("w/", one.revision(), 0.15).changes
         assert 0.1 < time.monotonic() - began < 3
 
     def test_watch_wakes_up_for_another_handle(self, stores: Stores) -> None:
@@ -165,7 +180,7 @@ class StoreConformance:
         writer = threading.Timer(0.1, lambda: other.cas("w/a", 0, b"1"))
         writer.start()
         began = time.monotonic()
-        changes = one.watch("w/", since, 10)
+        changes, _ = one.watch("w/", since, 10)
         writer.join()
         assert [c.key for c in changes] == ["w/a"]
         assert time.monotonic() - began < 3

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 
 from penstock.errors import SessionLost
-from penstock.store.base import Change, Document, Session, Store, Write
+from penstock.store.base import Change, Changes, Document, Session, Store, Write
 from penstock.store.keys import check_ttl, check_writes
 
 
@@ -40,6 +40,10 @@ class MemoryStore(Store):
             self._changed.notify_all()
             return self._revision
 
+    def cas_many(self, writes: Sequence[Write]) -> Sequence[int | None]:
+        check_writes(writes)
+        return super().cas_many(writes)
+
     def list(self, prefix: str, after: str = "", limit: int = 1000) -> Sequence[Document]:
         with self._changed:
             keys = sorted(self._documents)
@@ -47,7 +51,7 @@ class MemoryStore(Store):
             found = (_document(self._documents[key]) for key in keys[begin:] if key.startswith(prefix))
             return [document for document in found if document][:limit]
 
-    def watch(self, prefix: str, since: int, timeout: float) -> Sequence[Change]:
+    def watch(self, prefix: str, since: int, timeout: float) -> Changes:
         deadline = time.monotonic() + timeout
         with self._changed:
             while True:
@@ -56,7 +60,7 @@ class MemoryStore(Store):
                 ]
                 left = deadline - time.monotonic()
                 if found or left <= 0:
-                    return sorted(found, key=lambda change: change.version)
+                    return Changes(sorted(found, key=lambda change: change.version), self._revision)
                 self._changed.wait(left)
 
     def revision(self) -> int:

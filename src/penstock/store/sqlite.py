@@ -21,7 +21,7 @@ import apsw
 
 from penstock.errors import SessionLost, UsageError
 from penstock.store import clock
-from penstock.store.base import Change, Document, Session, Store, Write
+from penstock.store.base import Change, Changes, Document, Session, Store, Write
 from penstock.store.keys import LAST, check_ttl, check_writes
 from penstock.store.sqlite_file import Handle, explain, scalar
 
@@ -93,7 +93,7 @@ class SqliteStore(Store):
     def list(self, prefix: str, after: str = "", limit: int = 1000) -> Sequence[Document]:
         return [Document(*row) for row in self._read(_LIST, (prefix, after, prefix + LAST, limit))]
 
-    def watch(self, prefix: str, since: int, timeout: float) -> Sequence[Change]:
+    def watch(self, prefix: str, since: int, timeout: float) -> Changes:
         deadline = time.monotonic() + timeout
         seen, pause = since, 0.002
         while True:
@@ -101,11 +101,12 @@ class SqliteStore(Store):
             if revision > seen:
                 rows = self._read(_WATCH, (since, prefix, prefix + LAST, _WATCH_LIMIT))
                 if rows:
-                    return [Change(*row) for row in rows]
+                    changes = [Change(*row) for row in rows]
+                    return Changes(changes, changes[-1].version)
                 seen = revision
             left = deadline - time.monotonic()
             if left <= 0:
-                return []
+                return Changes((), seen)
             time.sleep(min(pause, left))
             pause = min(pause * 1.5, _POLL)
 
