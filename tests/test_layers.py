@@ -14,11 +14,11 @@ import penstock.errors
 # From the bottom to the top. A module imports only from lines below its own, or from its own part.
 LAYERS: list[set[str]] = [
     {"errors", "names", "ranges"},
-    {"failpoints", "settings"},
-    {"config", "tables"},
+    {"failpoints", "settings", "tls"},
+    {"certs", "config", "tables"},
     {"storage", "store"},
     {"spark"},
-    {"claims"},
+    {"catalog", "claims", "cluster"},
     {"inputs", "pipeline"},
     {"runner", "project"},
     {"job"},

@@ -8,7 +8,8 @@
     │   └── WorkerLost
     ├── FencedError                    somebody else owns it now: stop, change nothing
     │   ├── StaleToken
-    │   └── SessionLost
+    │   ├── SessionLost
+    │   └── LeadershipLost
     ├── HaltError                      the run stops, nothing is lost, it can be resumed
     │   ├── Interrupted
     │   ├── SparkLost
@@ -33,6 +34,8 @@
         │   ├── UnknownPartition
         │   ├── NullInField
         │   └── TransformFailed
+        ├── CatalogError               a statement of the catalog cannot be rebuilt
+        │   └── CatalogConflict
         ├── CorruptFile
         └── MissingPackage
 
@@ -107,6 +110,12 @@ class SessionLost(FencedError):
     """The lease ran out before it was renewed."""
 
     code = "session-lost"
+
+
+class LeadershipLost(FencedError):
+    """Another instance leads, or may by now."""
+
+    code = "leadership-lost"
 
 
 class HaltError(PenstockError):
@@ -251,6 +260,18 @@ class TransformFailed(RunError):
     """A transform raised an error."""
 
     code = "transform-failed"
+
+
+class CatalogError(TerminalError):
+    """The catalog, or a statement of it, cannot be used as it is."""
+
+    code = "catalog"
+
+
+class CatalogConflict(CatalogError):
+    """The catalog is not at the version that was expected."""
+
+    code = "catalog-conflict"
 
 
 class CorruptFile(TerminalError):

@@ -1,0 +1,7 @@
+"""The control plane: members, leader, assignment, barriers and epochs, over any store.
+
+`machine`, `election`, `barrier`, `assignment` and `rendezvous` are the rules, as pure functions; `Node`
+carries them out.
+"""
+
+from __future__ import annotations

@@ -1,0 +1,217 @@
+"""What a leader does: end what another one left open, assign, drain, and drive epochs.
+
+Every change goes through the control document with the leader's token, and before each the leader asks its
+own clock whether it still leads. Whatever is interrupted in the middle is found by the next leader as an open
+barrier: if its record says commit, it is published; if there is no record, it is given up.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from penstock.cluster import barrier as rules
+from penstock.cluster.assignment import seats_of, successor
+from penstock.cluster.barrier import Alignment
+from penstock.cluster.candidate import Candidate, wall_clock
+from penstock.cluster.commands import Abort, Command, Prepare, Publish, Rotate
+from penstock.cluster.election import Leadership
+from penstock.cluster.machine import Why, stands_still
+from penstock.cluster.model import Barrier, Control, Decision, Kind, Outcome, Seat
+from penstock.cluster.records import Records
+from penstock.cluster.room import Room
+from penstock.cluster.roster import Roster
+from penstock.config import ClusterConfig
+from penstock.errors import LeadershipLost, StoreUnavailable, UsageError
+from penstock.failpoints import reach
+
+_PAUSE = 0.1
+_TIDY_EVERY = 16
+_JUDGE_EVERY = 0.5
+T = TypeVar("T")
+
+
+class Duties:
+    """The leader's work on one store. `step` is called again and again, by one thread."""
+
+    def __init__(
+        self,
+        room: Room,
+        records: Records,
+        roster: Roster,
+        candidate: Candidate,
+        config: ClusterConfig,
+        schedule: Mapping[str, float],
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._room = room
+        self._records = records
+        self._roster = roster
+        self._candidate = candidate
+        self._config = config
+        self._schedule = schedule
+        self._clock = clock
+        self._pause = pause
+        self._due: dict[str, float] = {}
+        self._token = 0
+
+    def step(self) -> None:
+        """Do what is due, if this session leads. Raises `LeadershipLost` when it stops leading meanwhile."""
+        held = self._candidate.held
+        if held is None:
+            return
+        self._token = held.token
+        control = self._patiently(lambda _: self._room.read())
+        for name, scope in control.scopes.items():
+            if scope.open is not None:
+                self._resolve(name, scope.open)
+        self._assign()
+        for name, every in self._schedule.items():
+            if self._clock() >= self._due.get(name, 0.0):
+                self.epoch(name)
+                self._due[name] = self._clock() + every
+
+    def epoch(self, scope: str) -> Decision | None:
+        """Drive one epoch; None if there is nobody to take part, or if owners must change first."""
+        control = self._patiently(lambda _: self._room.read())
+        seats = control.assignment.seats
+        if not seats:
+            return None
+        decision = self._barrier(scope, Kind.EPOCH, seats)
+        if decision is not None and decision.epoch % _TIDY_EVERY == 0:
+            self._tidy(self._patiently(lambda _: self._room.read()))
+        return decision
+
+    def _assign(self) -> None:
+        """Bring the assignment in line with who is there; owners stop before it changes."""
+        members = self._patiently(lambda _: self._roster.sweep())
+        control = self._patiently(lambda _: self._room.read())
+        current, seats = control.assignment, seats_of(members)
+        if not seats or (seats == current.seats and len(current.owners) == self._config.vnodes):
+            return
+        alive = {member.session for member in members}
+        required = tuple(seat for seat in current.seats if seat.session in alive)
+        for name, scope in control.scopes.items():
+            if stands_still(scope, current.version, seats):
+                continue
+            drained = self._barrier(name, Kind.DRAIN, required, seats)
+            if drained is None or drained.outcome is Outcome.ABORT:
+                return
+        reach("rotate.before")
+        snapshot = successor(current, seats, self._config.vnodes, self._candidate.current().token)
+        control, refused = self._lead(lambda lead: Rotate(lead.owner, lead.token, snapshot))
+        reach("rotate.after")
+        if refused is None:
+            self._patiently(lambda _: self._records.archive(control.assignment))
+            self._tidy(control)
+
+    def _barrier(
+        self, scope: str, kind: Kind, required: tuple[Seat, ...], target: tuple[Seat, ...] = ()
+    ) -> Decision | None:
+        """Announce an epoch, gather the answers and decide; None if it could not be announced."""
+        request, began = secrets.token_hex(8), self._clock()
+        control, refused = self._lead(
+            lambda lead: Prepare(lead.owner, lead.token, scope, kind, required, request, target)
+        )
+        barrier = control.scope(scope).open
+        if refused is not None or barrier is None or barrier.request != request:
+            return None
+        reach("epoch.prepared")
+        decision = self._gather(scope, barrier, control)
+        taken = replace(decision, seconds=round(self._clock() - began, 6), at=wall_clock(), request=request)
+        return self._decide(scope, taken)
+
+    def _gather(self, scope: str, barrier: Barrier, control: Control) -> Decision:
+        state = control.scope(scope)
+        before = self._patiently(lambda _: self._committed(scope, state.committed))
+        alignment = Alignment(barrier)
+        deadline = self._clock() + self._config.barrier_timeout
+        since = self._patiently(lambda _: self._room.store.revision())
+        while True:
+            for ack in self._patiently(lambda _: self._records.acks(scope)):
+                alignment = alignment.receive(ack)
+            if alignment.aligned:
+                return rules.commit(alignment, state, before)
+            reason = alignment.refusal or self._hopeless(alignment, deadline)
+            if reason is not None:
+                return rules.abort(barrier, state, reason, alignment)
+            since = self._patiently(lambda _, since=since: self._wait(scope, since))  # type: ignore[misc]
+
+    def _hopeless(self, alignment: Alignment, deadline: float) -> str | None:
+        """Why the missing answers will not come, if that is so."""
+        missing = set(alignment.missing)
+        if self._clock() >= deadline:
+            names = ", ".join(sorted(missing))
+            return f"no answer from {names} within {self._config.barrier_timeout:g} s"
+        seats = [seat for seat in alignment.barrier.required if seat.member in missing]
+        alive = self._patiently(lambda _: self._room.store.alive([seat.session for seat in seats]))
+        gone = [seat.member for seat in seats if seat.session not in alive]
+        return f"{', '.join(gone)} is gone" if gone else None
+
+    def _wait(self, scope: str, since: int) -> int:
+        return self._room.store.watch(self._room.keys.acks(scope), since, _JUDGE_EVERY).until
+
+    def _resolve(self, scope: str, barrier: Barrier) -> None:
+        """End a barrier that nobody drives any more."""
+        control = self._patiently(lambda _: self._room.read())
+        if control.scope(scope).open != barrier:
+            return
+        found = self._patiently(lambda _: self._records.decision(scope, barrier.epoch))
+        given_up = rules.abort(barrier, control.scope(scope), "its leader did not finish it")
+        self._decide(scope, found or replace(given_up, at=wall_clock(), request=secrets.token_hex(8)))
+
+    def _decide(self, scope: str, decision: Decision) -> Decision:
+        """Write the record that decides, and then what follows from it."""
+        reach("epoch.deciding")
+        try:
+            decided = self._patiently(lambda _: self._records.decide(scope, decision))
+        except UsageError as error:
+            # Too large for the store. Nothing was written, so the epoch can still be given up.
+            short = replace(
+                decision, outcome=Outcome.ABORT, reason=error.what, states={}, frontiers={}, files=()
+            )
+            decided = self._patiently(lambda _: self._records.decide(scope, short))
+        reach("epoch.decided")
+        self._lead(lambda lead: _consequence(lead, scope, decided))
+        reach("epoch.published")
+        return decided
+
+    def _tidy(self, control: Control) -> None:
+        """Forget what is older than the history that is kept."""
+        kept = self._config.history
+        self._patiently(lambda _: self._records.prune_assignments(control.assignment.version - kept))
+        for name, scope in control.scopes.items():
+            oldest = min(scope.committed, scope.next - kept)
+            self._patiently(lambda _, n=name, o=oldest: self._records.prune_decisions(n, o))  # type: ignore[misc]
+            seats = control.assignment.seats
+            self._patiently(lambda _, n=name, s=seats: self._records.prune_acks(n, s))  # type: ignore[misc]
+
+    def _committed(self, scope: str, epoch: int) -> Decision | None:
+        return self._records.decision(scope, epoch) if epoch else None
+
+    def _lead(self, command: Callable[[Leadership], Command]) -> tuple[Control, Why | None]:
+        return self._patiently(lambda lead: self._room.lead(command(lead)))
+
+    def _patiently(self, call: Callable[[Leadership], T]) -> T:
+        """Repeat while the store does not answer, for as long as this session leads.
+
+        Commands that were applied without our knowing are harmless to repeat.
+        """
+        while True:
+            lead = self._candidate.current()
+            if lead.token != self._token:
+                raise LeadershipLost("somebody else led in between", left="what it left open is resolved")
+            try:
+                return call(lead)
+            except StoreUnavailable:
+                self._pause(_PAUSE)
+
+
+def _consequence(lead: Leadership, scope: str, decision: Decision) -> Command:
+    if decision.outcome is Outcome.COMMIT:
+        return Publish(lead.owner, lead.token, scope, decision.epoch, decision.watermark)
+    return Abort(lead.owner, lead.token, scope, decision.epoch)

@@ -1,0 +1,246 @@
+"""An instance in the cluster: a member with a session, a candidate, a leader's duties, and its scopes.
+
+The parts are steps that a driver repeats: `pulse` keeps session and lease alive, `lead` does a leader's work,
+`take_part` answers the barriers of a scope. `Node.start` drives each from a thread of its own, so that a long
+piece of work never holds up a renewal; a simulation drives the same steps in virtual time.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+from penstock.cluster.candidate import Candidate, wall_clock
+from penstock.cluster.duties import Duties
+from penstock.cluster.election import Leadership
+from penstock.cluster.keys import Keys
+from penstock.cluster.model import Control, Member
+from penstock.cluster.participant import Participant, Participation
+from penstock.cluster.records import Records
+from penstock.cluster.room import Room
+from penstock.cluster.roster import Roster
+from penstock.config import ClusterConfig
+from penstock.errors import FencedError, SessionLost, StoreUnavailable, TransientError
+from penstock.store.base import Session, Store
+
+_log = logging.getLogger(__name__)
+
+_PAUSE = 0.2
+_WATCH = 0.5
+_STALE = 0.9
+
+
+@dataclass(slots=True)
+class _Life:
+    """What a node is under one session. A new session is a new life."""
+
+    member: Member
+    session: Session
+    candidate: Candidate
+    duties: Duties
+    parts: Mapping[str, Participation]
+    renewed: float
+
+
+class Node:
+    """Takes part in the cluster of a store. ``scopes`` are what this instance works on, by name.
+
+    ``schedule`` says every how many seconds the leader drives an epoch of a scope.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        member: Member,
+        config: ClusterConfig,
+        scopes: Mapping[str, Participant],
+        schedule: Mapping[str, float],
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], object] | None = None,
+    ) -> None:
+        self.member = member
+        self.config = config
+        self._store = store
+        self._scopes = scopes
+        self._schedule = schedule
+        self._clock = clock
+        keys = Keys(config.name)
+        self.room = Room(store, keys)
+        self.records = Records(store, keys)
+        self.roster = Roster(store, keys)
+        self._stopping = threading.Event()
+        self._leaving = False
+        self._pause = pause or self._stopping.wait
+        self._life: _Life | None = None
+        self._served: dict[str, _Life] = {}
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def leadership(self) -> Leadership | None:
+        """The right to lead, if this instance has it at this moment."""
+        life = self._life
+        return life.candidate.held if life is not None else None
+
+    @property
+    def control(self) -> Control:
+        """The control as this instance last saw it."""
+        life = self._life
+        return life.candidate.control if life is not None else Control()
+
+    # steps
+
+    def pulse(self) -> None:
+        """Join if need be, keep the session alive, take or renew the lease, and wait a little."""
+        life = self._life or self._join()
+        if self._clock() - life.renewed >= self.config.member_ttl / 3:
+            self._keep_alive(life)
+        self._show(life)
+        if self._leaving:
+            life.candidate.resign()
+        since = self._store.revision()
+        wait = min(life.candidate.step(), _WATCH, self.config.member_ttl / 3)
+        if wait > 0 and not self._stopping.is_set():
+            self.room.watch(since, wait)
+
+    def lead(self) -> None:
+        """A leader's duties, if this instance leads."""
+        life = self._life
+        if life is not None:
+            life.duties.step()
+        self._pause(_PAUSE)
+
+    def take_part(self, scope: str) -> None:
+        """Answer the barriers of ``scope`` that are open, and wait a little for the next one."""
+        life, served = self._life, self._served.get(scope)
+        if served is not None and served is not life:
+            self._scopes[scope].fenced()
+            del self._served[scope]
+        if life is None:
+            self._pause(_PAUSE)
+            return
+        self._served[scope] = life
+        since = self._store.revision()
+        life.parts[scope].step()
+        if not self._stopping.is_set():
+            self.room.watch(since, _WATCH)
+
+    # a life
+
+    def _join(self) -> _Life:
+        began = self._clock()
+        session = self._store.session(self.config.member_ttl)
+        member = replace(self.member, session=session.id, joined=wall_clock(), leaving=self._leaving)
+        self.roster.join(member)
+        owner = f"{member.id}#{session.id}"
+        candidate = Candidate(self.room, member.id, owner, self.config, self._clock)
+        duties = Duties(
+            self.room,
+            self.records,
+            self.roster,
+            candidate,
+            self.config,
+            self._schedule,
+            self._clock,
+            self._pause,
+        )
+        parts = {
+            name: Participation(self.room, self.records, name, member.seat, participant)
+            for name, participant in self._scopes.items()
+        }
+        self._life = _Life(member, session, candidate, duties, parts, began)
+        return self._life
+
+    def _keep_alive(self, life: _Life) -> None:
+        began = self._clock()
+        try:
+            life.session.keepalive()
+            life.renewed = began
+        except StoreUnavailable:
+            if began - life.renewed > self.config.member_ttl * _STALE:
+                self._end(life)
+            raise
+        except SessionLost:
+            self._end(life)
+            raise
+
+    def _end(self, life: _Life) -> None:
+        """The others have given this session up, or may have: begin anew under another one."""
+        _log.warning("the session of %s is over: everything it owned is let go", life.member.id)
+        self._life = None
+
+    def _show(self, life: _Life) -> None:
+        """Bring the member's entry in line with what it should say."""
+        wanted = replace(
+            self.member, session=life.session.id, joined=life.member.joined, leaving=self._leaving
+        )
+        if wanted != life.member:
+            self.roster.join(wanted)
+            life.member = wanted
+
+    # threads
+
+    def start(self) -> Self:
+        """Drive the steps from threads until `leave` or `stop`."""
+        steps = {"pulse": self.pulse, "lead": self.lead}
+        steps |= {f"scope-{name}": lambda name=name: self.take_part(name) for name in self._scopes}  # type: ignore[misc]
+        for name, step in steps.items():
+            thread = threading.Thread(
+                target=self._repeat, args=(name, step), name=f"penstock-{name}", daemon=True
+            )
+            self._threads.append(thread)
+            thread.start()
+        return self
+
+    def leave(self, timeout: float = 20.0) -> bool:
+        """Hand over what this instance leads and owns, then leave and stop. False if time ran out first.
+
+        The lease is given up at once, so that the next leader need not wait for its end. What this instance
+        owns is drained by that leader; if there is nobody to take it, it waits in the store.
+        """
+        self._leaving = True
+        deadline = self._clock() + timeout
+        while not (out := self._is_out()) and self._clock() < deadline:
+            self._pause(_PAUSE)
+        self.stop()
+        life, self._life = self._life, None
+        if life is not None:
+            self.roster.leave(life.member)
+            life.session.close()
+        return out
+
+    def stop(self) -> None:
+        """End the threads and nothing else; the session runs out by itself."""
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+
+    def _is_out(self) -> bool:
+        life = self._life
+        if life is None:
+            return True
+        try:
+            control, members = self.room.read(), self.roster.live()
+        except StoreUnavailable:
+            return False
+        if control.lease.owner == life.candidate.owner or not life.member.leaving:
+            return False
+        others = [member for member in members if member.id != life.member.id and member.serves]
+        seat = control.assignment.seat(life.member.id)
+        return seat is None or seat.session != life.session.id or all(m.leaving for m in others)
+
+    def _repeat(self, name: str, step: Callable[[], None]) -> None:
+        while not self._stopping.is_set():
+            try:
+                step()
+            except (TransientError, FencedError) as error:
+                _log.info("%s: %s", name, error)
+                self._stopping.wait(_PAUSE)
+            except Exception:
+                # Without this thread the node would look alive and do nothing: it goes on.
+                _log.exception("%s failed", name)
+                self._stopping.wait(1.0)

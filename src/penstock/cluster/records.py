@@ -1,0 +1,90 @@
+"""The records of a cluster in the store: acks, decisions and past assignments."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from penstock.cluster import codec
+from penstock.cluster.keys import Keys
+from penstock.cluster.model import Ack, Decision, Seat, Snapshot
+from penstock.store.base import Store
+
+
+class Records:
+    """Small documents beside the control. All but acks are written once and never changed."""
+
+    def __init__(self, store: Store, keys: Keys) -> None:
+        self.store = store
+        self.keys = keys
+
+    # acks: one document for each member and scope, which its member overwrites
+
+    def acks(self, scope: str) -> list[Ack]:
+        documents = self.store.scan(self.keys.acks(scope))
+        return [codec.decode_ack(document.key, document.value) for document in documents]
+
+    def write_ack(self, scope: str, ack: Ack) -> None:
+        """Harmless when repeated."""
+        key = self.keys.ack(scope, ack.member)
+        while True:
+            document = self.store.get(key)
+            if document is not None and codec.decode_ack(key, document.value) == ack:
+                return
+            expected = document.version if document else 0
+            if self.store.cas(key, expected, codec.encode_ack(ack)) is not None:
+                return
+
+    def prune_acks(self, scope: str, seats: Collection[Seat]) -> None:
+        """Remove the acks of members that have no seat any more."""
+        known = {self.keys.ack(scope, seat.member) for seat in seats}
+        for document in self.store.list(self.keys.acks(scope)):
+            if document.key not in known:
+                self.store.cas(document.key, document.version, None)
+
+    # decisions
+
+    def decision(self, scope: str, epoch: int) -> Decision | None:
+        """How an epoch ended; None if that was not decided, or so long ago that it was pruned."""
+        document = self.store.get(self.keys.epoch(scope, epoch))
+        return codec.decode_decision(document.key, document.value) if document else None
+
+    def decide(self, scope: str, decision: Decision) -> Decision:
+        """The decision of the epoch: this one, or the one that somebody else made before.
+
+        The create-only write is the moment at which an epoch is committed or given up.
+        """
+        key = self.keys.epoch(scope, decision.epoch)
+        while True:
+            if self.store.cas(key, 0, codec.encode_decision(decision)) is not None:
+                return decision
+            if (found := self.decision(scope, decision.epoch)) is not None:
+                return found
+
+    def decisions(self, scope: str) -> Iterator[Decision]:
+        """Those that are kept, oldest first."""
+        for document in self.store.scan(self.keys.epochs(scope)):
+            yield codec.decode_decision(document.key, document.value)
+
+    def prune_decisions(self, scope: str, before: int) -> None:
+        """Remove the decisions of epochs below ``before``."""
+        self._prune(self.keys.epochs(scope), self.keys.epoch(scope, before))
+
+    # assignments
+
+    def archive(self, snapshot: Snapshot) -> None:
+        """Keep a copy of the assignment for the history. Harmless when repeated."""
+        self.store.cas(self.keys.assignment(snapshot.version), 0, codec.encode_snapshot(snapshot))
+
+    def assignments(self) -> Iterator[Snapshot]:
+        """Those that are kept, oldest first."""
+        for document in self.store.scan(self.keys.assignments):
+            yield codec.decode_snapshot(document.key, document.value)
+
+    def prune_assignments(self, before: int) -> None:
+        self._prune(self.keys.assignments, self.keys.assignment(before))
+
+    def _prune(self, prefix: str, end: str) -> None:
+        for document in self.store.list(prefix, limit=100):
+            if document.key >= end:
+                return
+            self.store.cas(document.key, document.version, None)
