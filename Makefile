@@ -6,7 +6,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench cds lock clean
+.PHONY: help demo test lint bench cds lock proto clean
 
 help:
 	@echo 'make demo    see a pipeline survive kill -9'
@@ -15,6 +15,7 @@ help:
 	@echo 'make bench   measure against plain PySpark'
 	@echo 'make cds     make the class archive that lets Spark start faster'
 	@echo 'make lock    choose the newest versions that pyproject.toml allows'
+	@echo 'make proto   generate the messages of etcd anew from their .proto file'
 	@echo 'make clean   remove what these commands made'
 
 demo: $(STAMP)
@@ -39,6 +40,9 @@ lock: $(STAMP)
 	$(BIN)/uv pip compile --upgrade --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-annotate --no-header --quiet \
 		--group dev --extra connect pyproject.toml --output-file requirements.lock
+
+proto: $(STAMP)
+	$(BIN)/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src src/penstock/store/etcd/wire.proto
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

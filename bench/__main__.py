@@ -48,9 +48,9 @@ def main(arguments: Sequence[str] | None = None, benches: Benches | None = None)
 
 
 def known() -> Benches:
-    from bench.batch import SCENARIOS
+    from bench import batch, cluster
 
-    return {"batch": SCENARIOS}
+    return {"batch": batch.SCENARIOS, "cluster": cluster.SCENARIOS}
 
 
 def parser(names: Sequence[str]) -> argparse.ArgumentParser:

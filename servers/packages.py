@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 _PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
@@ -16,23 +17,23 @@ class Missing(Exception):
     """A program is not there and cannot be installed here."""
 
 
-def need(program: str, package: str, path: str = "") -> str:
+def need(program: str, package: str, folder: Callable[[], Path | None] = lambda: None) -> str:
     """The path of ``program``, after installing the Debian package that brings it if need be.
 
-    ``path`` names further folders to look into. Raises `Missing`, with what to do, where it is neither
-    there nor can be installed.
+    ``folder`` names one to look into first, if there is any. Raises `Missing`, with what to do, where the
+    program is neither there nor can be installed.
     """
-    found = _find(program, path)
+    found = _find(program, folder())
     if found is None:
         _install(package)
-        found = _find(program, path)
+        found = _find(program, folder())
     if found is None:
         raise Missing(f"{program} is not installed: apt-get install {package}")
     return found
 
 
-def _find(program: str, path: str) -> str | None:
-    return shutil.which(program, path=os.pathsep.join(filter(None, [path, _PATH])))
+def _find(program: str, folder: Path | None) -> str | None:
+    return shutil.which(program, path=f"{folder}{os.pathsep}{_PATH}" if folder else _PATH)
 
 
 def _install(package: str) -> None:

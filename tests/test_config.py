@@ -2,14 +2,24 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.config import Config, RunConfig, SparkConfig, cache_directory, load
+from penstock.config import (
+    ClusterConfig,
+    Config,
+    RunConfig,
+    SparkConfig,
+    cache_directory,
+    load,
+    shown_url,
+)
 from penstock.errors import ConfigError
 from penstock.runner import RunnerConfig
+from penstock.tls import Tls
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +45,9 @@ def test_defaults_without_a_file(project: Path) -> None:
     config = load(environ={})
     assert config.run == RunConfig()
     assert config.spark == SparkConfig()
+    assert config.cluster == ClusterConfig()
+    assert config.tls is None
+    assert config.store_password is None
     assert config.store == f"sqlite:///{project}/.penstock/store.db"
     assert config.storage == f"{project}/.penstock/storage"
     assert config.path is None
@@ -43,8 +56,9 @@ def test_defaults_without_a_file(project: Path) -> None:
 
 def test_every_dataclass_field_is_a_setting() -> None:
     keys = {key for key, _, _ in load(environ={}).items()}
-    fields = {f"run.{f}" for f in RunConfig.__slots__} | {f"spark.{f}" for f in SparkConfig.__slots__}
-    assert keys == {"store", "storage"} | fields - {"spark.conf"}
+    sections = {"run": RunConfig, "spark": SparkConfig, "cluster": ClusterConfig, "tls": Tls}
+    names = {f"{name}.{field.name}" for name, section in sections.items() for field in fields(section)}
+    assert keys == {"store", "store_password", "storage"} | names - {"spark.conf"}
 
 
 def test_a_file_is_found_upward_and_its_paths_are_its_own(
@@ -123,6 +137,15 @@ def test_spark_settings_are_text_with_or_without_quotes(project: Path) -> None:
         ("[run]\ncheckpoint = 'every:0'", "every-stage, every:N or none", None),
         ("[run]\ncheckpoint_compression = 'gzip'", "auto, none, lz4 or zstd", None),
         ("[run]\nrenew_every = 10", "not shorter than run.lease_ttl", "third"),
+        ("[cluster]\nlease_tll = 3", "unknown key cluster.lease_tll", "cluster.lease_ttl"),
+        ("[cluster]\nname = 'a b'", "letters, digits, - and _", None),
+        ("[cluster]\nvnodes = 0", "whole number from 1 to 4096", None),
+        ("[cluster]\nvnodes = 4097", "whole number from 1 to 4096", None),
+        ("[cluster]\nhistory = 7", "whole number of at least 8", None),
+        ("[cluster]\nmember_ttl = 0", "must be a time", None),
+        ("[cluster]\nbarrier_timeout = 'long'", "must be a time", None),
+        ("[tls]\nca = 3", "path of a PEM file", None),
+        ("[tls]\npassword = 'x'", "unknown key tls.password", None),
         ("[spark]\nmaster = 'mesos://x'", "must be local", None),
         ("[spark]\nmemory = 'lots'", "amount of memory", None),
         ("[spark]\nfast_start = 1", "true or false", None),
@@ -139,6 +162,83 @@ def test_what_is_wrong_is_said(project: Path, text: str, message: str, hint: str
         assert hint in (caught.value.hint or "")
     if "not shorter" not in message:
         assert str(project / "penstock.toml") in caught.value.what
+
+
+def test_certificates_are_named_relative_to_the_file(project: Path) -> None:
+    tls = read(project, '[tls]\nca = "certs/ca.pem"\ncert = "/etc/a.pem"\nkey = "a.key"\n').tls
+    assert tls == Tls(f"{project}/certs/ca.pem", "/etc/a.pem", f"{project}/a.key")
+
+
+@pytest.mark.parametrize("given", [["ca"], ["ca", "cert"], ["cert", "key"]])
+def test_certificates_are_named_together_or_not_at_all(project: Path, given: list[str]) -> None:
+    missing = {"ca", "cert", "key"} - set(given)
+    with pytest.raises(ConfigError) as caught:
+        read(project, "[tls]\n" + "".join(f'{name} = "x"\n' for name in given))
+    assert all(f"tls.{name}" in caught.value.what for name in missing)
+    # The environment may give what the file leaves out.
+    config = load(environ={f"PENSTOCK_TLS_{name.upper()}": "/x" for name in missing})
+    assert config.tls is not None
+
+
+def test_a_leader_has_time_for_a_second_try_to_renew(project: Path) -> None:
+    assert read(project, "[cluster]\nlease_ttl = 8\nrenew_every = '4s'\n").cluster.renew_every == 4
+    with pytest.raises(ConfigError, match=r"cluster\.renew_every = 2\.6 s is more than half of"):
+        read(project, "[cluster]\nrenew_every = 2.6\n")
+
+
+def test_the_cluster_is_configured_by_file_and_environment(project: Path) -> None:
+    write(project, "[cluster]\nname = 'east-1'\nvnodes = 4096\nhistory = 8\n")
+    cluster = load(environ={"PENSTOCK_CLUSTER_LEASE_TTL": "10s"}).cluster
+    assert cluster == ClusterConfig(name="east-1", vnodes=4096, history=8, lease_ttl=10.0)
+
+
+@pytest.mark.parametrize("name", ["PENSTOCK_CLUSTER_LEASETTL", "PENSTOCK_TLS_CERTIFICATE"])
+def test_an_unknown_variable_of_a_section_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"unknown environment variable {name}"):
+        load(environ={name: "3"})
+
+
+def test_a_password_is_never_shown(project: Path) -> None:
+    write(project, 'store = "etcd://ann:hush@h1,h2/p"\nstorage = "s3://key:hush@bucket/x"\n')
+    config = load(environ={"PENSTOCK_STORE_PASSWORD": "hush"})
+    assert (config.store, config.store_password) == ("etcd://ann:hush@h1,h2/p", "hush")
+    shown = {key: value for key, value, _ in config.items()}
+    assert shown["store"] == "etcd://ann:***@h1,h2/p"
+    assert shown["storage"] == "s3://key:***@bucket/x"
+    assert shown["store_password"]
+    assert "hush" not in str(shown)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "store_password = 5319",
+        "store = 'Etcd://ann:5319@h1/p'",
+        "[spark.conf]\nui = 'x'\n\"spark.hadoop.fs.s3a.secret.key\" = '5319'",
+    ],
+)
+def test_an_error_does_not_show_a_secret_either(project: Path, text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(project, text)
+    assert "5319" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("etcd://h1:2379,h2:2379/p", "etcd://h1:2379,h2:2379/p"),
+        ("etcd://ann@h1/p", "etcd://ann@h1/p"),
+        ("etcd://ann:se/cr@t@h1:2379/p", "etcd://ann:***@h1:2379/p"),
+        ("etcd://:secret@h1", "etcd://:***@h1"),
+        ("sqlite:////home/a:b@c/s.db", "sqlite:////home/a:b@c/s.db"),
+        ("file:///tmp/a:b@c", "file:///tmp/a:b@c"),
+        ("s3://bucket/a?region=x&secret_key=y&z=1", "s3://bucket/a?region=x&secret_key=***&z=1"),
+        ("sc://host:15002/;token=abc;user_id=me", "sc://host:15002/;token=***;user_id=me"),
+        (".penstock/storage", ".penstock/storage"),
+    ],
+)
+def test_what_is_secret_in_a_url_is_masked(url: str, shown: str) -> None:
+    assert shown_url(url) == shown
 
 
 def test_an_unknown_variable_or_flag_is_refused() -> None:
@@ -166,7 +266,8 @@ def test_cache_directory() -> None:
 
 
 def test_no_heavy_imports() -> None:
-    program = "import sys, penstock.config; assert not {'pyspark', 'pyarrow'} & set(sys.modules)"
+    heavy = "{'pyspark', 'pyarrow', 'grpc', 'cryptography'}"
+    program = f"import sys, penstock.config; assert not {heavy} & set(sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 

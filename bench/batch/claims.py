@@ -9,8 +9,8 @@ from statistics import median
 from typing import Literal
 
 import penstock as ps
-from bench.batch import claimers
-from bench.batch.claimers import DIGEST, Load
+from bench import claiming
+from bench.claiming import DIGEST, Load
 from bench.lab import Lab
 from bench.measuring import compare, say
 from bench.results import Result
@@ -48,9 +48,10 @@ def _processes(count: int) -> str:
 
 def _rate(lab: Lab, side: Literal["ours", "peer"], processes: int, batch: int) -> float:
     with lab.place(f"claims-{side}") as place:
-        load = Load(side, place.path, QUEUED, processes, batch, SECONDS)
-        claimers.prepare(load)
-        return claimers.rate(load)
+        target = place.store if side == "ours" else f"workqueue:{place.path / 'queue.db'}"
+        load = Load(target, QUEUED, processes, batch, SECONDS)
+        claiming.prepare(load)
+        return claiming.rate(load)
 
 
 def _cost(lab: Lab, partitions: int, *, done: bool) -> Iterator[Result]:
@@ -60,7 +61,7 @@ def _cost(lab: Lab, partitions: int, *, done: bool) -> Iterator[Result]:
         sides = []
         for count in (partitions, FEW):
             place = stack.enter_context(lab.place(f"claims-{count}"))
-            store = stack.enter_context(ps.open_store(claimers.url(place.path)))
+            store = stack.enter_context(ps.open_store(place.store))
             sides.append(Claimer(store, count, done=done))
         many, few = sides
         yield compare(
@@ -85,7 +86,7 @@ class Claimer:
     def __init__(self, store: Store, partitions: int, *, done: bool) -> None:
         self._store = store
         self._session: Session = store.session(_TTL)
-        self._board = Board.register(store, claimers.RUN, partitions, 1)
+        self._board = Board.register(store, claiming.RUN, partitions, 1)
         self._names = 0
         if done:
             say(f"(d) completing {partitions - LEFT:,} partitions")
@@ -103,7 +104,7 @@ class Claimer:
 
     def first_claim(self) -> float:
         """Microseconds for the first claim of an instance that just opened the board."""
-        return median(self._timed(Board.open(self._store, claimers.RUN), self._name()) for _ in range(20))
+        return median(self._timed(Board.open(self._store, claiming.RUN), self._name()) for _ in range(20))
 
     def _name(self) -> str:
         self._names += 1

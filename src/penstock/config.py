@@ -17,12 +17,15 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from penstock.errors import ConfigError
-from penstock.settings import SETTINGS, Setting
+from penstock.settings import SETTINGS
+from penstock.tls import Tls
 
 FILE_NAME = "penstock.toml"
 _PREFIX = "PENSTOCK_"
 _SQLITE = "sqlite:///"
-_SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
+_SECRET = re.compile(r"secret|password|token|access[._]?key", re.IGNORECASE)
+_URL_PASSWORD = re.compile(r"^([^:/]+://[^/:@]*):.*@", re.DOTALL)
+_URL_PARAMETER = re.compile(r"(?<=[?&;])([^=&;]*)=[^&;]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,19 @@ class RunConfig:
     def renewal(self) -> float:
         """Seconds between renewals: three tries fit into a lease unless ``renew_every`` says else."""
         return self.renew_every if self.renew_every is not None else self.lease_ttl / 3
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConfig:
+    """How instances agree on who leads, who owns what and what is committed. Times are seconds."""
+
+    name: str = "default"
+    vnodes: int = 256
+    lease_ttl: float = 5.0
+    renew_every: float = 2.0
+    member_ttl: float = 6.0
+    barrier_timeout: float = 30.0
+    history: int = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +85,23 @@ class Config:
     storage: str
     run: RunConfig = RunConfig()
     spark: SparkConfig = field(default_factory=SparkConfig)
+    cluster: ClusterConfig = ClusterConfig()
+    tls: Tls | None = None
+    store_password: str | None = field(default=None, repr=False)
     path: Path | None = None
     """The file that was read, if there is one."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """Where each value comes from, by key: a flag, a variable, ``penstock.toml``, or ``default``."""
 
     def items(self) -> Iterator[tuple[str, Any, str]]:
-        """Key, value and origin of every setting, for people to look at."""
+        """Key, value and origin of every setting, for people to look at: what is secret is masked."""
         for key in SETTINGS:
-            value = _value(self, key)
+            value, origin = _value(self, key), self.origins.get(key, "default")
             if isinstance(value, Mapping):
                 for name, each in value.items():
-                    yield f"{key}.{name}", each, self.origins.get(key, "default")
+                    yield f"{key}.{name}", _shown(f"{key}.{name}", each), origin
             else:
-                yield key, value, self.origins.get(key, "default")
+                yield key, _shown(key, value), origin
 
 
 def load(
@@ -108,7 +127,7 @@ def load(
     ]
     for found, folder in sources:
         for key, (raw, where) in found.items():
-            values[key] = _resolve(key, _parse(SETTINGS[key], raw, where), folder)
+            values[key] = _resolve(key, _parse(key, raw, where), folder)
             origins[key] = where.origin
     config = _build(values, file, origins)
     _check(config)
@@ -127,6 +146,14 @@ def cache_directory(environ: Mapping[str, str] = os.environ) -> Path:
 def is_secret(key: str) -> bool:
     """Whether the value of a setting of this name must not be shown."""
     return _SECRET.search(key) is not None
+
+
+def shown_url(url: str) -> str:
+    """A URL as people and logs may see it: what is secret in it is replaced by ``***``."""
+    return _URL_PARAMETER.sub(
+        lambda found: f"{found[1]}=***" if is_secret(found[1]) else found[0],
+        _URL_PASSWORD.sub(r"\1:***@", url),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,13 +196,14 @@ def _flatten(table: Mapping[str, object], path: Path, prefix: str) -> Iterator[t
 
 
 def _from_environment(environ: Mapping[str, str]) -> _Found:
+    sections = tuple({f"{_PREFIX}{key.partition('.')[0].upper()}_" for key in SETTINGS if "." in key})
     variables = {_PREFIX + key.upper().replace(".", "_"): key for key, s in SETTINGS.items() if not s.table}
     found: _Found = {}
     for name, text in environ.items():
         if name in variables:
             key = variables[name]
             found[key] = (SETTINGS[key].from_text(text), _Where(name, f"environment variable {name}"))
-        elif name.startswith((f"{_PREFIX}RUN_", f"{_PREFIX}SPARK_")):
+        elif name.startswith(sections):
             _unknown(f"unknown environment variable {name}", name, list(variables))
     return found
 
@@ -190,11 +218,19 @@ def _from_flags(flags: Mapping[str, object]) -> _Found:
     return found
 
 
-def _parse(setting: Setting, raw: object, where: _Where) -> object:
+def _parse(key: str, raw: object, where: _Where) -> object:
     try:
-        return setting.parse(raw)
+        return SETTINGS[key].parse(raw)
     except ValueError as error:
-        raise ConfigError(f"{where.label} = {raw!r}: {error}") from None
+        # A free table may hold secrets under any name.
+        given = "" if SETTINGS[key].table else f" = {_shown(key, raw)!r}"
+        raise ConfigError(f"{where.label}{given}: {error}") from None
+
+
+def _shown(key: str, value: object) -> object:
+    if value is not None and is_secret(key):
+        return "********"
+    return shown_url(value) if isinstance(value, str) else value
 
 
 def _unknown(what: str, name: str, known: list[str]) -> NoReturn:
@@ -210,7 +246,8 @@ def _unknown(what: str, name: str, known: list[str]) -> NoReturn:
 def _resolve(key: str, value: object, base: Path) -> object:
     if key == "store":
         return _absolute_store(str(value), base)
-    return _absolute_path(str(value), base) if key == "storage" else value
+    paths = key == "storage" or key.startswith("tls.")
+    return _absolute_path(str(value), base) if paths else value
 
 
 def _absolute_store(url: str, base: Path) -> str:
@@ -223,7 +260,7 @@ def _absolute_path(text: str, base: Path) -> str:
     return text if "://" in text else str(base / Path(text).expanduser())
 
 
-def _build(values: Mapping[str, object], path: Path | None, origins: Mapping[str, str]) -> Config:
+def _build(values: Mapping[str, Any], path: Path | None, origins: Mapping[str, str]) -> Config:
     def table(name: str) -> dict[str, Any]:
         prefix = f"{name}."
         return {k.removeprefix(prefix): v for k, v in values.items() if k.startswith(prefix)}
@@ -233,23 +270,42 @@ def _build(values: Mapping[str, object], path: Path | None, origins: Mapping[str
         storage=str(values["storage"]),
         run=RunConfig(**table("run")),
         spark=SparkConfig(**table("spark")),
+        cluster=ClusterConfig(**table("cluster")),
+        tls=_tls(table("tls")),
+        store_password=values.get("store_password"),
         path=path,
         origins=MappingProxyType(dict(origins)),
     )
     return replace(config, spark=replace(config.spark, conf=MappingProxyType(dict(config.spark.conf))))
 
 
+def _tls(given: dict[str, Any]) -> Tls | None:
+    missing = [f"tls.{name}" for name in ("ca", "cert", "key") if name not in given]
+    if given and missing:
+        raise ConfigError(
+            f"tls.{next(iter(given))} is given without {' and '.join(missing)}",
+            hint="name all three files, or none; `penstock certs issue NODE` prints the section to paste",
+        )
+    return Tls(**given) if given else None
+
+
 def _check(config: Config) -> None:
-    run = config.run
+    run, cluster = config.run, config.cluster
     if run.renewal >= run.lease_ttl:
         raise ConfigError(
             f"run.renew_every = {run.renewal:g} s is not shorter than run.lease_ttl = {run.lease_ttl:g} s",
             hint="a lease needs several renewals within its time: leave run.renew_every out for a third",
+        )
+    if cluster.renew_every > cluster.lease_ttl / 2:
+        raise ConfigError(
+            f"cluster.renew_every = {cluster.renew_every:g} s is more than half of "
+            f"cluster.lease_ttl = {cluster.lease_ttl:g} s",
+            hint="a leader that misses one renewal must have time for another: lower cluster.renew_every",
         )
 
 
 def _value(config: Config, key: str) -> object:
     value: object = config
     for name in key.split("."):
-        value = getattr(value, name)
+        value = None if value is None else getattr(value, name)
     return value

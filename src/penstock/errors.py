@@ -5,6 +5,7 @@
     PenstockError
     ├── TransientError                 trying again may help
     │   ├── StoreUnavailable
+    │   ├── PeerUnreachable
     │   └── WorkerLost
     ├── FencedError                    somebody else owns it now: stop, change nothing
     │   ├── StaleToken
@@ -86,6 +87,12 @@ class StoreUnavailable(TransientError):
     """The coordination store did not answer in time."""
 
     code = "store-unavailable"
+
+
+class PeerUnreachable(TransientError):
+    """Another instance did not answer, or did not accept us."""
+
+    code = "peer-unreachable"
 
 
 class WorkerLost(TransientError):

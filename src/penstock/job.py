@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.config import RunConfig, SparkConfig
+from penstock.config import ClusterConfig, RunConfig, SparkConfig
 from penstock.errors import Interrupted
+from penstock.tls import Tls
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +36,10 @@ class Job:
     accept_changed_code: bool = False
     settings: RunConfig = field(default_factory=RunConfig)
     spark: SparkConfig = field(default_factory=SparkConfig)
+    cluster: str = ClusterConfig().name
+    """The cluster among whose members the instance is shown."""
+    tls: Tls | None = None
+    store_password: str | None = field(default=None, repr=False)
 
     def to_json(self) -> dict[str, Any]:
         value = asdict(replace(self, inputs={}, spark=replace(self.spark, conf={})))
@@ -45,7 +50,8 @@ class Job:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Job:
         settings, spark = RunConfig(**value["settings"]), SparkConfig(**value["spark"])
-        return cls(**{**value, "settings": settings, "spark": spark})
+        tls = Tls(**value["tls"]) if value.get("tls") else None
+        return cls(**{**value, "settings": settings, "spark": spark, "tls": tls})
 
 
 class Stop:
@@ -109,8 +115,9 @@ def perform(
         output=job.output,
         output_format=job.output_format,
         accept_changed_code=job.accept_changed_code,
+        cluster=job.cluster,
     )
-    with open_store(job.store) as store:
+    with open_store(job.store, tls=job.tls, password=job.store_password) as store:
         spark = session.start(job.spark, app_name=f"penstock {job.run} {job.instance}")
         try:
             stop.check_idle()

@@ -31,10 +31,12 @@ class Setting:
             return text
 
 
-def _whole(least: int) -> Setting:
+def _whole(least: int, most: int | None = None) -> Setting:
+    limits = f"of at least {least}" if most is None else f"from {least} to {most}"
+
     def parse(raw: object) -> int:
-        if isinstance(raw, bool) or not isinstance(raw, int) or raw < least:
-            raise ValueError(f"must be a whole number of at least {least}")
+        if isinstance(raw, bool) or not isinstance(raw, int) or raw < least or raw > (most or raw):
+            raise ValueError(f"must be a whole number {limits}")
         return raw
 
     return Setting(parse)
@@ -91,7 +93,11 @@ def _spark_settings(table: Mapping[str, object], prefix: str) -> list[tuple[str,
 
 SETTINGS: Mapping[str, Setting] = {
     "store": _text(r"[a-z][a-z0-9+]*://.+", 'a store URL such as "sqlite:///.penstock/store.db"'),
+    "store_password": _text(r".+", "the password of the store, as text"),
     "storage": _text(r".+", "a directory or an URL such as s3://bucket/prefix"),
+    "tls.ca": _text(r".+", "the path of a PEM file with the CA"),
+    "tls.cert": _text(r".+", "the path of a PEM file with the certificate"),
+    "tls.key": _text(r".+", "the path of a PEM file with the private key"),
     "run.partition_rows": _whole(1),
     "run.checkpoint": _text(r"every-stage|every:[1-9]\d*|none", "every-stage, every:N or none"),
     "run.checkpoint_compression": _text(r"auto|none|lz4|zstd", "auto, none, lz4 or zstd"),
@@ -102,6 +108,13 @@ SETTINGS: Mapping[str, Setting] = {
     "run.instances": _whole(1),
     "run.max_batches": _whole(1),
     "run.task_rows": _whole(0),
+    "cluster.name": _text(r"[A-Za-z0-9_-]{1,100}", "letters, digits, - and _, at most 100"),
+    "cluster.vnodes": _whole(1, 4096),
+    "cluster.lease_ttl": Setting(_duration),
+    "cluster.renew_every": Setting(_duration),
+    "cluster.member_ttl": Setting(_duration),
+    "cluster.barrier_timeout": Setting(_duration),
+    "cluster.history": _whole(8),
     "spark.master": _text(
         r"local(-cluster)?(\[[^\]]+\])?|yarn|(spark|k8s|sc)://.+|k8s:.+",
         "local[*], local[N], spark://HOST:PORT, yarn, k8s://… or sc://HOST:PORT",

@@ -88,7 +88,21 @@ def _bug(error: Exception) -> PenstockError:
 
 @click.group(
     cls=Program,
-    lazy=("init", "check", "plan", "run", "runs", "partitions", "checkpoints", "inputs", "doctor", "config"),
+    lazy=(
+        "init",
+        "check",
+        "plan",
+        "run",
+        "runs",
+        "partitions",
+        "checkpoints",
+        "inputs",
+        "cluster",
+        "catalog",
+        "certs",
+        "doctor",
+        "config",
+    ),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Every command takes --json (the answer as JSON on stdout) and --debug (tracebacks).",
 )

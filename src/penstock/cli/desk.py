@@ -45,7 +45,8 @@ class Desk:
         """The store; made if it does not exist."""
         from penstock.store import open_store
 
-        return open_store(self.config.store)
+        config = self.config
+        return open_store(config.store, tls=config.tls, password=config.store_password)
 
     @functools.cached_property
     def storage(self) -> Storage:
@@ -64,7 +65,7 @@ class Desk:
         """The store, for a command that only makes sense when there is one."""
         if not self.has_store:
             raise UsageError(
-                f"there is no store at {self.config.store}",
+                f"there is no store at {settings.shown_url(self.config.store)}",
                 hint="go to the project's folder, or name the store with --store URL; "
                 "`penstock run` makes a new one",
             )

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from penstock.cluster.model import Ack, Barrier, Decision, Outcome, Scope
+from penstock.cluster.model import Ack, Barrier, Decision, Kind, Outcome, Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,16 @@ def watermark(before: int | None, acks: Iterable[Ack]) -> int | None:
 
 
 def commit(alignment: Alignment, scope: Scope, before: Decision | None) -> Decision:
-    """The record of an aligned epoch. Parts that nobody acked keep the state of the epoch before."""
+    """The record of an aligned epoch. Parts that nobody acked keep the state of the epoch before.
+
+    A drain does not move the watermark: members that are gone have no say in it, and what they owned goes
+    on from where it was.
+    """
     barrier, acks = alignment.barrier, alignment.acks
     states: dict[str, str] = dict(before.states) if before else {}
     for ack in acks.values():
         states |= ack.states
+    moving = acks.values() if barrier.kind is Kind.EPOCH else ()
     return Decision(
         epoch=barrier.epoch,
         outcome=Outcome.COMMIT,
@@ -79,7 +84,7 @@ def commit(alignment: Alignment, scope: Scope, before: Decision | None) -> Decis
         assignment=barrier.assignment,
         token=barrier.token,
         previous=scope.committed,
-        watermark=watermark(scope.watermark, acks.values()),
+        watermark=watermark(scope.watermark, moving),
         acked=tuple(sorted(acks)),
         states=states,
         frontiers={a.member: a.frontier for a in acks.values() if a.frontier is not None},

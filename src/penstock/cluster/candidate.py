@@ -69,7 +69,9 @@ class Candidate:
                 self._take(None)
             return max(0.0, self._renewed + self._config.renew_every - self._clock())
         self._held = None
-        if self._standing and self._sighting.free(now):
+        if not self._standing:
+            return self._config.renew_every
+        if self._sighting.free(now):
             self._take((lease.token, lease.sequence))
             return 0.0
         return max(0.0, self._sighting.expires - now)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from penstock.cluster.model import (
@@ -24,15 +24,23 @@ from penstock.errors import CorruptFile, UsageError
 
 _FORMAT = 1
 T = TypeVar("T")
+_SeatsOut = Callable[[Iterable[Seat]], list[Any]]
+_SeatsIn = Callable[[list[Any]], tuple[Seat, ...]]
 
 
 def encode_control(control: Control) -> bytes:
-    scopes = {name: _scope_out(scope) for name, scope in control.scopes.items()}
+    """Each seat is written once and referred to by its number: every scope may list all of them."""
+    numbers: dict[Seat, int] = {}
+
+    def refer(seats: Iterable[Seat]) -> list[int]:
+        return [numbers.setdefault(seat, len(numbers)) for seat in seats]
+
     return _dump(
         lease=_fields(control.lease),
         terms=[_fields(term) for term in control.terms],
-        assignment=_snapshot_out(control.assignment),
-        scopes=scopes,
+        assignment=_snapshot_out(control.assignment, refer),
+        scopes={name: _scope_out(scope, refer) for name, scope in control.scopes.items()},
+        seats=_seats_out(numbers),
     )
 
 
@@ -41,11 +49,11 @@ def decode_control(key: str, value: bytes) -> Control:
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
-    return _dump(**_snapshot_out(snapshot))
+    return _dump(**_snapshot_out(snapshot, _seats_out))
 
 
 def decode_snapshot(key: str, value: bytes) -> Snapshot:
-    return _load(key, value, _snapshot_in)
+    return _load(key, value, lambda found: _snapshot_in(found, _seats_in))
 
 
 def encode_member(member: Member) -> bytes:
@@ -73,41 +81,45 @@ def decode_decision(key: str, value: bytes) -> Decision:
 
 
 def _control_in(found: dict[str, Any]) -> Control:
+    seats = _seats_in(found["seats"])
+
+    def resolve(numbers: list[Any]) -> tuple[Seat, ...]:
+        return tuple(seats[number] for number in numbers)
+
     return Control(
         Lease(**found["lease"]),
         tuple(Term(**term) for term in found["terms"]),
-        _snapshot_in(found["assignment"]),
-        {name: _scope_in(scope) for name, scope in found["scopes"].items()},
+        _snapshot_in(found["assignment"], resolve),
+        {name: _scope_in(scope, resolve) for name, scope in found["scopes"].items()},
     )
 
 
-def _snapshot_out(snapshot: Snapshot) -> dict[str, Any]:
-    return _fields(snapshot) | {"seats": _seats_out(snapshot.seats)}
+def _snapshot_out(snapshot: Snapshot, seats: _SeatsOut) -> dict[str, Any]:
+    return _fields(snapshot) | {"seats": seats(snapshot.seats)}
 
 
-def _snapshot_in(found: dict[str, Any]) -> Snapshot:
-    return Snapshot(**{**found, "seats": _seats_in(found["seats"]), "owners": tuple(found["owners"])})
+def _snapshot_in(found: dict[str, Any], seats: _SeatsIn) -> Snapshot:
+    return Snapshot(**{**found, "seats": seats(found["seats"]), "owners": tuple(found["owners"])})
 
 
-def _scope_out(scope: Scope) -> dict[str, Any]:
-    drained = None if scope.drained is None else _seats_out(scope.drained)
-    return _fields(scope) | {"open": scope.open and _barrier_out(scope.open), "drained": drained}
+def _scope_out(scope: Scope, seats: _SeatsOut) -> dict[str, Any]:
+    drained = None if scope.drained is None else seats(scope.drained)
+    return _fields(scope) | {"open": scope.open and _barrier_out(scope.open, seats), "drained": drained}
 
 
-def _scope_in(found: dict[str, Any]) -> Scope:
-    drained = None if found["drained"] is None else _seats_in(found["drained"])
-    opened = found["open"] and _barrier_in(found["open"])
+def _scope_in(found: dict[str, Any], seats: _SeatsIn) -> Scope:
+    drained = None if found["drained"] is None else seats(found["drained"])
+    opened = found["open"] and _barrier_in(found["open"], seats)
     return Scope(**{**found, "open": opened, "drained": drained, "aborted": tuple(found["aborted"])})
 
 
-def _barrier_out(barrier: Barrier) -> dict[str, Any]:
-    seats = {"required": _seats_out(barrier.required), "target": _seats_out(barrier.target)}
-    return _fields(barrier) | seats
+def _barrier_out(barrier: Barrier, seats: _SeatsOut) -> dict[str, Any]:
+    return _fields(barrier) | {"required": seats(barrier.required), "target": seats(barrier.target)}
 
 
-def _barrier_in(found: dict[str, Any]) -> Barrier:
-    seats = {"required": _seats_in(found["required"]), "target": _seats_in(found["target"])}
-    return Barrier(**{**found, **seats, "kind": Kind(found["kind"])})
+def _barrier_in(found: dict[str, Any], seats: _SeatsIn) -> Barrier:
+    lists = {"required": seats(found["required"]), "target": seats(found["target"])}
+    return Barrier(**{**found, **lists, "kind": Kind(found["kind"])})
 
 
 def _decision_in(found: dict[str, Any]) -> Decision:
@@ -116,11 +128,11 @@ def _decision_in(found: dict[str, Any]) -> Decision:
     return Decision(**{**found, **lists, **kinds})
 
 
-def _seats_out(seats: tuple[Seat, ...]) -> list[list[Any]]:
+def _seats_out(seats: Iterable[Seat]) -> list[Any]:
     return [[seat.member, seat.session, seat.capacity] for seat in seats]
 
 
-def _seats_in(found: list[list[Any]]) -> tuple[Seat, ...]:
+def _seats_in(found: list[Any]) -> tuple[Seat, ...]:
     return tuple(Seat(*seat) for seat in found)
 
 
@@ -136,7 +148,7 @@ def _load(key: str, value: bytes, build: Callable[[dict[str, Any]], T]) -> T:
     try:
         found = json.loads(value)
         written = found.pop("format")
-    except (ValueError, KeyError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _unreadable(key, error) from error
     if written != _FORMAT:
         raise UsageError(
@@ -145,7 +157,7 @@ def _load(key: str, value: bytes, build: Callable[[dict[str, Any]], T]) -> T:
         )
     try:
         return build(found)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise _unreadable(key, error) from error
 
 

@@ -57,6 +57,7 @@ class Duties:
         self._clock = clock
         self._pause = pause
         self._due: dict[str, float] = {}
+        self._heard: dict[str, set[tuple[str, str, int]]] = {}
         self._token = 0
 
     def step(self) -> None:
@@ -81,10 +82,7 @@ class Duties:
         seats = control.assignment.seats
         if not seats:
             return None
-        decision = self._barrier(scope, Kind.EPOCH, seats)
-        if decision is not None and decision.epoch % _TIDY_EVERY == 0:
-            self._tidy(self._patiently(lambda _: self._room.read()))
-        return decision
+        return self._barrier(scope, Kind.EPOCH, seats)
 
     def _assign(self) -> None:
         """Bring the assignment in line with who is there; owners stop before it changes."""
@@ -101,6 +99,9 @@ class Duties:
             drained = self._barrier(name, Kind.DRAIN, required, seats)
             if drained is None or drained.outcome is Outcome.ABORT:
                 return
+        if current.version:
+            # The leader that made it may have died before it kept a copy.
+            self._patiently(lambda _: self._records.archive(current))
         reach("rotate.before")
         snapshot = successor(current, seats, self._config.vnodes, self._candidate.current().token)
         control, refused = self._lead(lambda lead: Rotate(lead.owner, lead.token, snapshot))
@@ -123,17 +124,23 @@ class Duties:
         reach("epoch.prepared")
         decision = self._gather(scope, barrier, control)
         taken = replace(decision, seconds=round(self._clock() - began, 6), at=wall_clock(), request=request)
-        return self._decide(scope, taken)
+        decided = self._decide(scope, taken)
+        if decided.epoch % _TIDY_EVERY == 0:
+            self._tidy(self._patiently(lambda _: self._room.read()))
+        return decided
 
     def _gather(self, scope: str, barrier: Barrier, control: Control) -> Decision:
         state = control.scope(scope)
         before = self._patiently(lambda _: self._committed(scope, state.committed))
-        alignment = Alignment(barrier)
+        alignment, heard = Alignment(barrier), self._heard.get(scope, set())
         deadline = self._clock() + self._config.barrier_timeout
         since = self._patiently(lambda _: self._room.store.revision())
         while True:
-            for ack in self._patiently(lambda _: self._records.acks(scope)):
-                alignment = alignment.receive(ack)
+            acks = {ack.identity: ack for ack in self._patiently(lambda _: self._records.acks(scope))}
+            self._heard[scope] = set(acks)
+            # Each member's last ack stays in the store: what an epoch before this one heard is no stray.
+            for identity, ack in acks.items():
+                alignment = alignment if identity in heard else alignment.receive(ack)
             if alignment.aligned:
                 return rules.commit(alignment, state, before)
             reason = alignment.refusal or self._hopeless(alignment, deadline)
@@ -183,10 +190,10 @@ class Duties:
     def _tidy(self, control: Control) -> None:
         """Forget what is older than the history that is kept."""
         kept = self._config.history
-        self._patiently(lambda _: self._records.prune_assignments(control.assignment.version - kept))
+        self._patiently(lambda _: self._records.prune_assignments(control.assignment.version - kept + 1))
         for name, scope in control.scopes.items():
-            oldest = min(scope.committed, scope.next - kept)
-            self._patiently(lambda _, n=name, o=oldest: self._records.prune_decisions(n, o))  # type: ignore[misc]
+            oldest, last = scope.next - kept, scope.committed
+            self._patiently(lambda _, n=name, o=oldest, c=last: self._records.prune_decisions(n, o, c))  # type: ignore[misc]
             seats = control.assignment.seats
             self._patiently(lambda _, n=name, s=seats: self._records.prune_acks(n, s))  # type: ignore[misc]
 

@@ -46,6 +46,8 @@ def apply(control: Control, command: Command) -> Result:
     """The control after ``command``, and its answer."""
     if isinstance(command, Acquire):
         return _acquire(control, command)
+    if isinstance(command, Resign) and _has_resigned(control.lease, command):
+        return control, _YES
     if not leads(control.lease, command):
         return control, Refused(Why.STALE)
     match command:
@@ -64,6 +66,10 @@ def apply(control: Control, command: Command) -> Result:
 def leads(lease: Lease, command: Lead) -> bool:
     """Whether the command comes from the one who leads now: the fence in front of every write."""
     return lease.owner == command.owner and lease.token == command.token
+
+
+def _has_resigned(lease: Lease, command: Resign) -> bool:
+    return lease.owner is None and lease.token == command.token
 
 
 def _acquire(control: Control, command: Acquire) -> Result:

@@ -139,6 +139,10 @@ class Ack:
     watermark: int | None = None
     refusal: str | None = None
 
+    @property
+    def identity(self) -> tuple[str, str, int]:
+        return self.member, self.session, self.epoch
+
 
 class Outcome(StrEnum):
     """How an epoch ended."""

@@ -76,6 +76,7 @@ class Node:
         self._leaving = False
         self._pause = pause or self._stopping.wait
         self._life: _Life | None = None
+        self._former: Session | None = None
         self._served: dict[str, _Life] = {}
         self._threads: list[threading.Thread] = []
 
@@ -84,6 +85,12 @@ class Node:
         """The right to lead, if this instance has it at this moment."""
         life = self._life
         return life.candidate.held if life is not None else None
+
+    @property
+    def session(self) -> str | None:
+        """The id of the session under which this instance is a member, if it is one."""
+        life = self._life
+        return life.session.id if life is not None else None
 
     @property
     def control(self) -> Control:
@@ -131,10 +138,16 @@ class Node:
     # a life
 
     def _join(self) -> _Life:
+        if self._former is not None:
+            # It may still be alive, where only our renewals or the answer to our joining got lost, and would
+            # keep our id.
+            self._former.close()
+            self._former = None
         began = self._clock()
-        session = self._store.session(self.config.member_ttl)
+        session = self._former = self._store.session(self.config.member_ttl)
         member = replace(self.member, session=session.id, joined=wall_clock(), leaving=self._leaving)
         self.roster.join(member)
+        self._former = None
         owner = f"{member.id}#{session.id}"
         candidate = Candidate(self.room, member.id, owner, self.config, self._clock)
         duties = Duties(
@@ -170,7 +183,7 @@ class Node:
     def _end(self, life: _Life) -> None:
         """The others have given this session up, or may have: begin anew under another one."""
         _log.warning("the session of %s is over: everything it owned is let go", life.member.id)
-        self._life = None
+        self._life, self._former = None, life.session
 
     def _show(self, life: _Life) -> None:
         """Bring the member's entry in line with what it should say."""

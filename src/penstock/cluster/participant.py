@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from penstock.cluster.model import Ack, Barrier, Control, Decision, Outcome, Seat, Snapshot
+from penstock.cluster.model import Ack, Barrier, Control, Decision, Outcome, Scope, Seat, Snapshot
 from penstock.cluster.records import Records
 from penstock.cluster.room import Room
 from penstock.errors import UsageError
@@ -111,9 +111,10 @@ class Participation:
     def _write(self, answer: Ack) -> None:
         try:
             self._records.write_ack(self._scope, answer)
-        except UsageError as error:
-            # Too large for the store: the leader must hear of it, or the epoch would only time out.
-            short = replace(answer, states={}, frontier=None, files=(), refusal=error.what)
+        except (UsageError, TypeError) as error:
+            # Too large, or no text: the leader must hear of it, or the epoch would only time out.
+            why = error.what if isinstance(error, UsageError) else f"the work cannot be written: {error}"
+            short = replace(answer, states={}, frontier=None, files=(), watermark=None, refusal=why)
             self._records.write_ack(self._scope, short)
 
     def _settle(self, control: Control) -> None:
@@ -121,24 +122,48 @@ class Participation:
         answer, scope = self._answer, control.scope(self._scope)
         if answer is None or (scope.open is not None and scope.open.epoch == answer.epoch):
             return
-        if scope.committed == answer.epoch or self._was_committed(answer.epoch):
+        outcome = self._outcome(scope, answer.epoch)
+        if outcome is Outcome.COMMIT:
             self._participant.committed(answer.epoch)
-        else:
+        elif outcome is Outcome.ABORT:
             self._participant.aborted(answer.epoch)
+        else:
+            self._participant.fenced()
+            self._version = 0
         self._answer = None
 
-    def _was_committed(self, epoch: int) -> bool:
+    def _outcome(self, scope: Scope, epoch: int) -> Outcome | None:
+        """How an epoch ended that is not open any more.
+
+        None: so long ago that its record was pruned. The others went on without this session, so they have
+        given it up.
+        """
+        if epoch >= scope.committed or epoch in scope.aborted:
+            return Outcome.COMMIT if epoch == scope.committed else Outcome.ABORT
         decision = self._records.decision(self._scope, epoch)
-        return decision is not None and decision.outcome is Outcome.COMMIT
+        return decision.outcome if decision is not None else None
 
     def _follow(self, control: Control) -> None:
-        """Take over the assignment, if it changed."""
-        if control.assignment.version == self._version:
+        """Take over the assignment, if it changed and work under it may begin."""
+        assignment, scope = control.assignment, control.scope(self._scope)
+        if assignment.version == self._version or not self._may_begin(assignment, scope):
             return
-        committed = control.scope(self._scope).committed
+        committed = scope.committed
         decision = self._records.decision(self._scope, committed) if committed else None
-        self._participant.assigned(control.assignment, decision)
-        self._version = control.assignment.version
+        if committed and decision is None:
+            return  # it was pruned: this control is long out of date, and the next step reads a new one
+        self._participant.assigned(assignment, decision)
+        self._version = assignment.version
+
+    def _may_begin(self, assignment: Snapshot, scope: Scope) -> bool:
+        """Whether a drain would stop what begins under ``assignment``.
+
+        No drain asks a seat of another session, nor for a version under which no epoch was announced.
+        """
+        seat = assignment.seat(self._seat.member)
+        if seat is None:
+            return True  # there is nothing to begin
+        return seat.session == self._seat.session and scope.worked == assignment.version
 
     def _prepare(self, control: Control) -> None:
         barrier = control.scope(self._scope).open

@@ -24,12 +24,14 @@ class Records:
         return [codec.decode_ack(document.key, document.value) for document in documents]
 
     def write_ack(self, scope: str, ack: Ack) -> None:
-        """Harmless when repeated."""
+        """Harmless when repeated, and when a newer one stands there: that of the same id's next session."""
         key = self.keys.ack(scope, ack.member)
         while True:
             document = self.store.get(key)
-            if document is not None and codec.decode_ack(key, document.value) == ack:
-                return
+            if document is not None:
+                found = codec.decode_ack(key, document.value)
+                if found == ack or found.epoch > ack.epoch:
+                    return
             expected = document.version if document else 0
             if self.store.cas(key, expected, codec.encode_ack(ack)) is not None:
                 return
@@ -65,9 +67,10 @@ class Records:
         for document in self.store.scan(self.keys.epochs(scope)):
             yield codec.decode_decision(document.key, document.value)
 
-    def prune_decisions(self, scope: str, before: int) -> None:
-        """Remove the decisions of epochs below ``before``."""
-        self._prune(self.keys.epochs(scope), self.keys.epoch(scope, before))
+    def prune_decisions(self, scope: str, before: int, committed: int) -> None:
+        """Remove the decisions of epochs below ``before``, but not that of the ``committed`` one."""
+        kept = self.keys.epoch(scope, committed)
+        self._prune(self.keys.epochs(scope), self.keys.epoch(scope, before), kept)
 
     # assignments
 
@@ -83,8 +86,9 @@ class Records:
     def prune_assignments(self, before: int) -> None:
         self._prune(self.keys.assignments, self.keys.assignment(before))
 
-    def _prune(self, prefix: str, end: str) -> None:
+    def _prune(self, prefix: str, end: str, kept: str = "") -> None:
         for document in self.store.list(prefix, limit=100):
             if document.key >= end:
                 return
-            self.store.cas(document.key, document.version, None)
+            if document.key != kept:
+                self.store.cas(document.key, document.version, None)

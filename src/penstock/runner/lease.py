@@ -76,6 +76,7 @@ class Lease:
         ttl: float,
         every: float,
         on_lost: Callable[[Hold], None],
+        on_session: Callable[[Session], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
@@ -83,6 +84,7 @@ class Lease:
         self._ttl = ttl
         self._every = every
         self._on_lost = on_lost
+        self._on_session = on_session
         self._clock = clock
         self._lock = threading.Lock()
         self._holds: dict[Range, Hold] = {}
@@ -92,6 +94,7 @@ class Lease:
         self._thread = threading.Thread(target=self._loop, name="penstock-lease", daemon=True)
 
     def __enter__(self) -> Lease:
+        self._on_session(self._session)
         self._thread.start()
         return self
 
@@ -164,6 +167,7 @@ class Lease:
         with self._lock:
             self._session = fresh
         self._renewed = self._clock()
+        self._on_session(fresh)
 
     def _lose_all(self, why: FencedError) -> None:
         for hold in self.holds():

@@ -80,6 +80,7 @@ class RunnerConfig:
     ``run`` names the run (default: the pipeline's name); all instances with the same name work on it
     together. ``inputs`` says under which name the input for a table is registered (default: as the run
     began, or else the table's own name). ``output`` is where output files go (default: the runner's storage).
+    ``cluster`` is the one among whose members this instance is shown.
     """
 
     run: str | None = None
@@ -96,6 +97,7 @@ class RunnerConfig:
     output_format: Format = "parquet"
     compression: Compression = "auto"
     accept_changed_code: bool = False
+    cluster: str = "default"
 
     def __post_init__(self) -> None:
         for name in ("claims", "max_failures", "max_batches"):

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from penstock import inputs
+from penstock import __version__, inputs
 from penstock.claims import Board, Claim, State
 from penstock.errors import (
     CodeChanged,
@@ -33,6 +33,7 @@ from penstock.pipeline.execute import Executor, resources_by_stage
 from penstock.runner import gc, runs
 from penstock.runner.events import Ending, Event, Kind, Listener, Report, logged
 from penstock.runner.lease import Hold, Lease
+from penstock.runner.membership import Membership
 from penstock.runner.options import RunnerConfig
 from penstock.runner.runs import Run
 from penstock.runner.signals import stopping_on_signals
@@ -114,12 +115,16 @@ class Runner:
         run, board, bench = self._prepare(spark, dataset_factory)
         with (
             stopping_on_signals(self.stop, enabled=self._handle_signals),
+            Membership(
+                self.store, self.config.cluster, self.config.instance, self.config.claims, __version__
+            ) as membership,
             Lease(
                 self.store,
                 board,
                 self.config.lease_ttl,
                 self.config.renewal,
                 on_lost=lambda hold: self._cancel(spark, hold),
+                on_session=membership.enter,
             ) as lease,
         ):
             self._work(spark, board, bench, lease)

@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from penstock.errors import UsageError
 from penstock.store.base import Change, Changes, Document, Session, Store, Write
 
+if TYPE_CHECKING:
+    from penstock.tls import Tls
+
 __all__ = ["Change", "Changes", "Document", "Session", "Store", "Write", "open_store"]
 
-_FORMS = "sqlite:///relative/path.db or sqlite:////absolute/path.db"
+_FORMS = (
+    "sqlite:///relative/path.db, sqlite:////absolute/path.db, etcd://host1,host2,host3/prefix, "
+    "s3://bucket/prefix or file:///absolute/folder"
+)
+OBJECTS = ("s3", "gs", "az", "file")
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str, *, tls: Tls | None = None, password: str | None = None) -> Store:
     """The store that ``url`` names; it is created if it does not exist.
 
-    ``sqlite:///path`` is relative to the working directory, ``sqlite:////path`` is absolute.
+    ``sqlite:///path`` is relative to the working directory, ``sqlite:////path`` is absolute. ``tls`` and
+    ``password`` are for etcd; a password in the URL comes second.
     """
     scheme, separator, rest = url.partition("://")
-    if scheme != "sqlite" or not separator:
-        raise UsageError(f"{url!r} is not the URL of a store that Penstock knows", hint=f"write {_FORMS}")
+    if scheme == "sqlite" and separator:
+        return _sqlite(url, rest)
+    if scheme == "etcd" and separator:
+        from penstock.store.etcd import EtcdStore
+
+        return EtcdStore.open(url, tls=tls, password=password)
+    if scheme in OBJECTS and separator:
+        from penstock.store.objects import ObjectStore
+
+        return ObjectStore(url)
+    raise UsageError(f"{url!r} is not the URL of a store that Penstock knows", hint=f"write {_FORMS}")
+
+
+def _sqlite(url: str, rest: str) -> Store:
     path = rest.removeprefix("/")
     if not rest.startswith("/") or not path or path.endswith("/") or path == ":memory:":
         raise UsageError(f"{url!r} does not name a file", hint=f"write {_FORMS}")

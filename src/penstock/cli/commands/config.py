@@ -9,7 +9,7 @@ import click
 
 from penstock.cli.desk import Desk, with_desk
 from penstock.cli.output import Block, Grid
-from penstock.config import Config, is_secret
+from penstock.config import Config
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,15 +18,12 @@ class Settings:
 
     config: Config
 
-    def items(self) -> list[tuple[str, Any, str]]:
-        return [(k, "********" if is_secret(k) else v, origin) for k, v, origin in self.config.items()]
-
     def to_json(self) -> dict[str, Any]:
-        settings = {key: {"value": value, "origin": origin} for key, value, origin in self.items()}
+        settings = {key: {"value": value, "origin": origin} for key, value, origin in self.config.items()}
         return {"file": self.config.path, "settings": settings}
 
     def blocks(self) -> list[Block]:
-        rows = [(key, _text(value), origin) for key, value, origin in self.items()]
+        rows = [(key, _text(value), origin) for key, value, origin in self.config.items()]
         return [f"file: {self.config.path or 'none found'}", "", Grid(("setting", "value", "from"), rows)]
 
 

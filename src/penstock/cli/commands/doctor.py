@@ -18,6 +18,7 @@ from penstock import __version__
 from penstock.cli import exits
 from penstock.cli.desk import Desk, with_desk
 from penstock.cli.output import Block, Facts, plain, size
+from penstock.config import shown_url
 from penstock.errors import PenstockError
 
 _LITTLE_SPACE = 1 << 30
@@ -125,9 +126,9 @@ def _config(desk: Desk) -> Iterator[Finding]:
 
 
 def _store(desk: Desk) -> Iterator[Finding]:
-    url = desk.config.store
+    url = shown_url(desk.config.store)
     if not desk.has_store:
-        yield _to_be_made("store", url, Path(url.removeprefix("sqlite:///")).parent)
+        yield _to_be_made("store", url, Path(desk.config.store.removeprefix("sqlite:///")).parent)
         return
     try:
         before = time.monotonic()
@@ -140,18 +141,19 @@ def _store(desk: Desk) -> Iterator[Finding]:
 
 def _storage(desk: Desk) -> Iterator[Finding]:
     storage = desk.storage
+    root = shown_url(storage.root)
     if storage.local is not None and not storage.local.exists():
-        yield _to_be_made("storage", storage.root, storage.local)
+        yield _to_be_made("storage", root, storage.local)
     else:
         try:
             storage.probe()
-            yield Finding("storage", "ok", f"{storage.root}, writable")
+            yield Finding("storage", "ok", f"{root}, writable")
         except (PenstockError, OSError) as error:
             what = error.what if isinstance(error, PenstockError) else str(error)
             fix = (
                 error.hint if isinstance(error, PenstockError) else None
             ) or "make it writable, or use --storage"
-            yield Finding("storage", "broken", f"{storage.root}: {what}", fix)
+            yield Finding("storage", "broken", f"{root}: {what}", fix)
     if storage.local is not None:
         free = shutil.disk_usage(_existing(storage.local)).free
         little = free < _LITTLE_SPACE
@@ -180,8 +182,7 @@ def _spark(desk: Desk) -> Iterator[Finding]:
     try:
         spark.sql("SELECT 1").collect()
         seconds = time.monotonic() - before
-        yield Finding(
-            "Spark", "ok", f"{spark.version} on {desk.config.spark.master}, first query after {seconds:.1f} s"
-        )
+        master = shown_url(desk.config.spark.master)
+        yield Finding("Spark", "ok", f"{spark.version} on {master}, first query after {seconds:.1f} s")
     finally:
         spark.stop()

@@ -10,6 +10,7 @@ import click
 
 from penstock.cli.desk import Desk, with_desk
 from penstock.cli.output import Block, Facts, Grid, amount, count, size
+from penstock.config import shown_url
 from penstock.errors import CorruptFile, InputError, UsageError
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def ls(desk: Desk) -> None:
     names = inputs.names(desk.store) if desk.has_store else []
     desk.output.show(Listing([inputs.load(desk.store, desk.storage, name) for name in names]))
     if not names:
-        desk.output.say(f"no inputs in {desk.config.store}")
+        desk.output.say(f"no inputs in {shown_url(desk.config.store)}")
 
 
 @command.command()

@@ -146,6 +146,9 @@ def command(
         accept_changed_code=accept_changed_code,
         settings=config.run,
         spark=config.spark,
+        cluster=config.cluster.name,
+        tls=config.tls,
+        store_password=config.store_password,
     )
     result = execute(desk, project, job, quiet=quiet, prepare=register if late else None)
     desk.output.show(result)
@@ -180,6 +183,9 @@ def resume(desk: Desk, name: str, source: str | None, accept_changed_code: bool,
         accept_changed_code=accept_changed_code,
         settings=replace(config.run, partition_rows=run.partition_rows),
         spark=config.spark,
+        cluster=config.cluster.name,
+        tls=config.tls,
+        store_password=config.store_password,
     )
     result = execute(desk, project, job, quiet=quiet)
     desk.output.show(result)

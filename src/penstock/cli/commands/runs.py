@@ -14,6 +14,7 @@ from penstock.cli.commands.run import resume as resume_run
 from penstock.cli.commands.run import with_settings
 from penstock.cli.desk import Desk, with_desk
 from penstock.cli.output import Block, Facts, Grid, amount, count, plain, size
+from penstock.config import shown_url
 from penstock.errors import RunError, UsageError
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def ls(desk: Desk) -> None:
     found = runs.every(desk.store) if desk.has_store else []
     desk.output.show(Listing([(run, desk.summary(run)) for run in found]))
     if not found:
-        desk.output.say(f"no runs in {desk.config.store}")
+        desk.output.say(f"no runs in {shown_url(desk.config.store)}")
 
 
 @command.command()

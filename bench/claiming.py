@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import penstock as ps
-from bench.batch.workqueue import WorkQueue
+from bench.pgqueue import PgQueue
+from bench.workqueue import WorkQueue
 from penstock.claims import Board
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 RUN = "claims"
 DIGEST = "0123456789abcdef" * 4
 TTL = 60.0
+_QUEUE = "workqueue:"
 
 Step = Callable[[], int]
 """Claims some partitions and acks them; how many there were."""
@@ -27,10 +29,12 @@ Step = Callable[[], int]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is measured: on which side, by how many processes, how many partitions at a time."""
+    """What is measured: where, by how many processes, how many partitions at a time.
 
-    side: Literal["ours", "peer"]
-    folder: Path
+    ``target`` is the URL of a store of ours, or of a peer: ``workqueue:PATH`` or ``postgresql://…``.
+    """
+
+    target: str
     partitions: int
     processes: int
     batch: int
@@ -38,11 +42,11 @@ class Load:
 
 
 def prepare(load: Load) -> None:
-    if load.side == "ours":
-        with ps.open_store(url(load.folder)) as store:
+    queue = _peer(load.target)
+    if queue is None:
+        with ps.open_store(load.target) as store:
             Board.register(store, RUN, load.partitions, 1)
         return
-    queue = WorkQueue(load.folder / "queue.db")
     queue.fill(load.partitions)
     queue.close()
 
@@ -65,12 +69,10 @@ def rate(load: Load) -> float:
     return sum(n for n, _, _ in told) / (max(end for _, _, end in told) - min(begin for _, begin, _ in told))
 
 
-def url(folder: Path) -> str:
-    return f"sqlite:///{folder / 'store.db'}"
-
-
 def _work(load: Load, number: int, barrier: Barrier, answers: Queue[tuple[int, float, float]]) -> None:
-    step = (_ours if load.side == "ours" else _peer)(load, f"worker-{number}")
+    queue = _peer(load.target)
+    owner = f"worker-{number}"
+    step = _ours(load, owner) if queue is None else _theirs(queue, load, owner)
     barrier.wait(60)
     began = time.monotonic()
     done = 0
@@ -80,7 +82,7 @@ def _work(load: Load, number: int, barrier: Barrier, answers: Queue[tuple[int, f
 
 
 def _ours(load: Load, owner: str) -> Step:
-    store = ps.open_store(url(load.folder))
+    store = ps.open_store(load.target)
     board = Board.open(store, RUN)
     session = store.session(TTL)
 
@@ -93,9 +95,13 @@ def _ours(load: Load, owner: str) -> Step:
     return step
 
 
-def _peer(load: Load, owner: str) -> Step:
-    queue = WorkQueue(load.folder / "queue.db")
+def _peer(target: str) -> PgQueue | WorkQueue | None:
+    if target.startswith("postgresql:"):
+        return PgQueue(target)
+    return WorkQueue(Path(target.removeprefix(_QUEUE))) if target.startswith(_QUEUE) else None
 
+
+def _theirs(queue: PgQueue | WorkQueue, load: Load, owner: str) -> Step:
     def step() -> int:
         items = queue.claim(owner, TTL, load.batch)
         queue.ack(items, owner, DIGEST)

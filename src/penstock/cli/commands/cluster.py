@@ -1,0 +1,220 @@
+"""``penstock cluster``."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock import __version__
+from penstock.cli import cluster as screens
+from penstock.cli import exits
+from penstock.cli.cluster import Screen
+from penstock.cli.desk import Desk, with_desk
+from penstock.cli.watching import watch, with_watch
+from penstock.cluster.model import MAX_CAPACITY, Member
+from penstock.config import shown_url
+from penstock.errors import UsageError
+from penstock.names import LONGEST, RULE, is_name
+
+if TYPE_CHECKING:
+    from penstock.cluster.observer import Observer
+
+_CODES = f"""\b
+Exit codes:
+  {exits.COMPLETE:>2}  there is a leader and nothing to warn of
+  {exits.RESUMABLE:>2}  there is no leader, or there are warnings
+"""
+
+
+@click.group()
+def command() -> None:
+    """Take part in a cluster, and look at it."""
+
+
+@command.command(epilog=_CODES)
+@with_watch
+@with_desk
+def status(desk: Desk, seconds: float | None) -> int:
+    """Show on one screen how the cluster is, with warnings about what is not as it should be.
+
+    A barrier that hangs and a lease that is not renewed are only found by --watch, which looks on.
+    """
+    observer = _observer(desk)
+
+    def look() -> Screen[Any]:
+        return Screen(observer.status(_catalog_version(desk)), screens.status)
+
+    shown = _answer(desk, observer, seconds, look)
+    return exits.COMPLETE if shown is None or shown.view.healthy else exits.RESUMABLE
+
+
+@command.command()
+@with_watch
+@with_desk
+def members(desk: Desk, seconds: float | None) -> None:
+    """List the members, also instances of batch runs, which own no virtual nodes."""
+    observer = _observer(desk)
+    _answer(desk, observer, seconds, lambda: Screen(observer.members(), screens.members))
+
+
+@command.command()
+@with_watch
+@with_desk
+def leader(desk: Desk, seconds: float | None) -> None:
+    """Show who leads, and who did before."""
+    observer = _observer(desk)
+    _answer(desk, observer, seconds, lambda: Screen(observer.leader(), screens.leader))
+
+
+@command.command()
+@click.option("--history", is_flag=True, help="Also earlier versions, and what moved from one to the next.")
+@click.option("--vnodes", is_flag=True, help="Also who owns each virtual node.")
+@with_watch
+@with_desk
+def assignments(desk: Desk, history: bool, vnodes: bool, seconds: float | None) -> None:
+    """Show what each member owns."""
+    observer = _observer(desk)
+
+    def look() -> Screen[Any]:
+        return Screen(observer.assignments(history=history, vnodes=vnodes), screens.assignments)
+
+    _answer(desk, observer, seconds, look)
+
+
+def _limit(default: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return click.option(
+        "--limit",
+        type=click.IntRange(min=1, max=1000),
+        default=default,
+        show_default=True,
+        metavar="N",
+        help="How many decided epochs of each scope.",
+    )
+
+
+@command.command()
+@_limit(10)
+@with_watch
+@with_desk
+def barriers(desk: Desk, limit: int, seconds: float | None) -> None:
+    """Show the epochs that wait for answers, how the last ones ended, and which answers did not count."""
+    observer = _observer(desk)
+    _answer(desk, observer, seconds, lambda: Screen(observer.barriers(limit), screens.barriers))
+
+
+@command.command()
+@click.option("--scope", metavar="NAME", help="Only this scope.")
+@_limit(20)
+@with_watch
+@with_desk
+def epochs(desk: Desk, scope: str | None, limit: int, seconds: float | None) -> None:
+    """List the epochs that were decided, newest first."""
+    observer = _observer(desk)
+    _answer(desk, observer, seconds, lambda: Screen(observer.epochs(scope, limit), screens.epochs))
+
+
+@command.command()
+@click.option("--id", "name", metavar="ID", help="The member's name; by default host name and process id.")
+@click.option(
+    "--capacity",
+    type=click.IntRange(1, MAX_CAPACITY),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Its weight: with 2 it owns twice as much as with 1.",
+)
+@click.option(
+    "--address",
+    "addresses",
+    multiple=True,
+    metavar="NAME=HOST:PORT",
+    help="An address to show to the others; may be given again.",
+)
+@click.option(
+    "--barrier-every",
+    type=click.FloatRange(min=0, min_open=True),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often it drives an epoch through all members while it leads.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Also tell every epoch that is committed.")
+@with_desk
+def join(
+    desk: Desk,
+    name: str | None,
+    capacity: int,
+    addresses: tuple[str, ...],
+    barrier_every: float,
+    verbose: bool,
+) -> int:
+    """Take part as a member until Ctrl-C or SIGTERM, and tell what happens.
+
+    It stands for election, owns its share of the virtual nodes and answers barriers. The first signal
+    hands over what it leads and owns; another one leaves at once. After a lost session it joins again.
+    """
+    from penstock.cli.joining import Joining, Teller
+
+    member = Member(_member_id(name), "", __version__, capacity, _addresses(addresses))
+    teller = Teller(desk.output)
+    return Joining(desk.store, desk.config.cluster, member, barrier_every, teller, verbose=verbose).run()
+
+
+def _answer(
+    desk: Desk, observer: Observer, seconds: float | None, look: Callable[[], Screen[Any]]
+) -> Screen[Any] | None:
+    """Show it once, and give what was shown; or watch it to the end."""
+    if seconds is not None:
+        watch(desk.output, desk.store, observer.keys.root, look, seconds)
+        return None
+    shown = look()
+    desk.output.show(shown)
+    return shown
+
+
+def _observer(desk: Desk) -> Observer:
+    from penstock.cluster.observer import Observer
+
+    if not desk.has_store:
+        raise UsageError(
+            f"there is no store at {shown_url(desk.config.store)}",
+            hint="go to the project's folder, or name the store with --store URL; "
+            "`penstock cluster join` makes a new one",
+        )
+    return Observer(desk.store, desk.config.cluster)
+
+
+def _catalog_version(desk: Desk) -> int:
+    from penstock.catalog import Catalog
+
+    return Catalog(desk.store).head().version
+
+
+def _member_id(name: str | None) -> str:
+    if name is None:
+        host = re.sub(r"[^A-Za-z0-9_-]+", "-", socket.gethostname().partition(".")[0]).strip("-_")
+        return f"{(host or 'member')[: LONGEST - 10]}-{os.getpid()}"
+    if not is_name(name):
+        raise UsageError(f"{name!r} cannot be the id of a member", hint=RULE)
+    return name
+
+
+def _addresses(given: tuple[str, ...]) -> dict[str, str]:
+    from penstock.cluster.peer import split
+
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, address = text.partition("=")
+        if not equals or not is_name(name) or name in found:
+            raise UsageError(
+                f"--address {text}: {'given twice' if name in found else 'it has no name'}",
+                hint="write --address NAME=HOST:PORT, such as --address peer=127.0.0.1:9090",
+            )
+        split(address)
+        found[name] = address
+    return found

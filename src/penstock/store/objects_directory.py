@@ -1,0 +1,157 @@
+"""A directory as a bucket, for processes of one machine or of several that mount it.
+
+An object is written beside its place, synced, and then linked to its name: the link fails when the name is
+taken, and nobody ever sees half of a file, not even after a power failure. The libraries that offer local
+buckets link first and do not sync. Folders are synced by those who write *and* by those who read, so that
+nobody acts on a version that a power failure could still take back.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from penstock.errors import PenstockError, StorageFull, StoreUnavailable, UsageError
+from penstock.store.objects_bucket import Bucket, Found
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_LASTING = frozenset(
+    {
+        errno.EACCES,
+        errno.EISDIR,
+        errno.EMLINK,
+        errno.ENAMETOOLONG,
+        errno.ENOTDIR,
+        errno.EOPNOTSUPP,
+        errno.EPERM,
+        errno.EROFS,
+    }
+)
+
+
+class Directory(Bucket):
+    """Files below ``root``, which is made, durably, when something is written."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._settled: set[Path] = set()
+
+    def create(self, path: str, body: bytes) -> None:
+        target = self._root / path
+        with self._explained():
+            if target.exists():
+                raise FileExistsError(path)
+            while True:
+                self._settle(target.parent)
+                # Somebody who removes empty folders may be faster than we are.
+                with suppress(FileNotFoundError):
+                    _link_new(target, body)
+                    return
+                self._settled.discard(target.parent)
+
+    def read(self, path: str) -> bytes | None:
+        target = self._root / path
+        with self._explained():
+            try:
+                body = target.read_bytes()
+                _sync(target.parent)
+            except FileNotFoundError:
+                return None
+            return body
+
+    def list(self, folder: str, after: str = "") -> Sequence[Found]:
+        with self._explained():
+            return list(_walk(self._root / folder, folder, after))
+
+    def delete(self, paths: Iterable[str]) -> None:
+        with self._explained():
+            for path in paths:
+                target = self._root / path
+                target.unlink(missing_ok=True)
+                with suppress(OSError):  # others are in it
+                    target.parent.rmdir()
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+    def _settle(self, folder: Path) -> None:
+        """Make ``folder`` and those above it, up to the root, durable, whoever made them."""
+        if folder in self._settled:
+            return
+        missing = [above for above in self._root.parents if not above.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        within = [above for above in (folder, *folder.parents) if above.is_relative_to(self._root)]
+        for made in (*within, *missing):
+            if made not in self._settled:
+                with suppress(PermissionError):  # where we may not even look, we made nothing
+                    _sync(made.parent)
+        self._settled.update(within)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except FileExistsError:
+            raise
+        except OSError as error:
+            raise self._explain(error) from error
+
+    def _explain(self, error: OSError) -> PenstockError:
+        if error.errno in _FULL:
+            return StorageFull(
+                f"no space left for the store in {self._root}",
+                left="everything that was committed is kept; this write was not made",
+                hint="free some space, then run the same command again",
+            )
+        if error.errno in _LASTING:
+            return UsageError(
+                f"cannot use {self._root} as a store: {error}", hint="check path and permissions"
+            )
+        return StoreUnavailable(f"the store in {self._root} did not answer: {error}", hint="try again")
+
+
+def _link_new(target: Path, body: bytes) -> None:
+    temporary = target.with_name(f"{target.name}#{secrets.token_hex(4)}")
+    try:
+        with temporary.open("xb") as file:
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    _sync(target.parent)
+
+
+def _walk(folder: Path, path: str, after: str) -> Iterator[Found]:
+    try:
+        entries = os.scandir(folder)
+    except FileNotFoundError:
+        return
+    with entries:
+        for entry in entries:
+            below = f"{path}/{entry.name}"
+            if entry.is_dir(follow_symlinks=False):
+                yield from _walk(folder / entry.name, below, after)
+            elif below > after and (modified := _modified(entry)) is not None:
+                yield Found(below, modified)
+
+
+def _modified(entry: os.DirEntry[str]) -> float | None:
+    """None for a file that was removed since it was listed."""
+    try:
+        return entry.stat().st_mtime
+    except FileNotFoundError:
+        return None
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

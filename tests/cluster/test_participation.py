@@ -1,0 +1,469 @@
+"""A member's side of barriers: which calls a participant gets, in which order, and what its acks say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from penstock.cluster import codec
+from penstock.cluster.assignment import successor
+from penstock.cluster.commands import Abort, Acquire, Command, Prepare, Publish, Rotate
+from penstock.cluster.machine import Accepted
+from penstock.cluster.model import Ack, Barrier, Control, Decision, Kind, Member, Outcome, Seat
+from penstock.cluster.node import Node
+from penstock.cluster.participant import Bystander, Participation, Work
+from penstock.cluster.records import Records
+from penstock.cluster.room import Room
+from penstock.errors import SessionLost, StoreUnavailable
+from penstock.store.keys import MAX_DOCUMENT
+from penstock.store.memory import MemoryStore
+from tests.cluster.support import CONFIG, KEYS, SCOPE, Clock, Counting, Line, cut
+
+ANN, BEN = Seat("ann", "s1"), Seat("ben", "s2")
+
+
+class Stage:
+    """A participant, and a leader whose every move the test makes itself."""
+
+    def __init__(self, seat: Seat = ANN) -> None:
+        self.store = MemoryStore()
+        self.room, self.records = Room(self.store, KEYS), Records(self.store, KEYS)
+        self.line = Line(self.store, Clock())
+        self.participant = Counting(seat.member)
+        self.part = Participation(
+            Room(self.line, KEYS), Records(self.line, KEYS), SCOPE, seat, self.participant
+        )
+        self.requests = 0
+        self.say(Acquire("boss", "boss", 5.0))
+
+    def say(self, command: Command) -> Control:
+        control, answer = self.room.submit(command)
+        assert answer == Accepted(), answer
+        return control
+
+    def seat(self, *seats: Seat) -> None:
+        self.say(Rotate("boss", 1, successor(self.room.read().assignment, seats, 16, 1)))
+
+    def announce(self, kind: Kind = Kind.EPOCH, target: tuple[Seat, ...] = ()) -> Barrier:
+        self.requests += 1
+        seats = self.room.read().assignment.seats
+        request = f"r{self.requests}"
+        opened = self.say(Prepare("boss", 1, SCOPE, kind, seats, request, target)).scope(SCOPE).open
+        assert opened is not None
+        return opened
+
+    def end(self, outcome: Outcome = Outcome.COMMIT, **fields: Any) -> None:
+        """Decide the open epoch with what was acked, and say so."""
+        scope = self.room.read().scope(SCOPE)
+        assert scope.open is not None
+        epoch = scope.open.epoch
+        states = {part: state for ack in self.records.acks(SCOPE) for part, state in ack.states.items()}
+        decision = Decision(
+            epoch, outcome, scope.open.kind, scope.open.assignment, 1, scope.committed, states=states
+        )
+        self.records.decide(SCOPE, replace(decision, **fields))
+        if outcome is Outcome.COMMIT:
+            self.say(Publish("boss", 1, SCOPE, epoch, None))
+        else:
+            self.say(Abort("boss", 1, SCOPE, epoch))
+
+    def epoch(self, kind: Kind = Kind.EPOCH, *target: Seat) -> None:
+        self.announce(kind, target)
+        self.part.step()
+        self.end()
+
+    @property
+    def ack(self) -> Ack:
+        return next(ack for ack in self.records.acks(SCOPE) if ack.member == self.participant.member)
+
+    @property
+    def log(self) -> list[str]:
+        return self.participant.log
+
+
+@pytest.fixture
+def stage() -> Stage:
+    """With ann as the only one, before her first step."""
+    stage = Stage()
+    stage.seat(ANN)
+    return stage
+
+
+# the order of calls
+
+
+def test_nothing_is_asked_before_there_is_an_assignment() -> None:
+    stage = Stage()
+    stage.part.step()
+    assert stage.log == []
+
+
+def test_work_under_an_assignment_begins_with_its_first_epoch(stage: Stage) -> None:
+    """Before that, no drain would stop it."""
+    stage.part.step()
+    assert stage.log == []
+    stage.announce()
+    stage.part.step()
+    assert stage.log == ["assigned 1", "epoch 1"]
+
+
+def test_calls_come_in_their_order(stage: Stage) -> None:
+    stage.epoch()
+    stage.announce()
+    stage.part.step()
+    stage.end(Outcome.ABORT)
+    stage.part.step()
+    assert stage.log == ["assigned 1", "epoch 1", "committed 1", "epoch 2", "aborted 2"]
+
+
+def test_each_epoch_is_prepared_and_answered_once(stage: Stage) -> None:
+    stage.announce()
+    for _ in range(5):
+        stage.part.step()
+    writes = [key for call, key in stage.line.calls if call == "cas"]
+    assert (stage.log, len(writes)) == (["assigned 1", "epoch 1"], 1)
+
+
+def test_the_ack_says_what_was_done(stage: Stage) -> None:
+    stage.participant.watermark = 77
+    stage.announce()
+    stage.part.step()
+    parts = dict.fromkeys(stage.participant.owned, "1")
+    assert stage.ack == Ack("ann", "s1", 1, 1, parts, "ann@1", ("ann/1",), 77)
+
+
+def test_a_participant_is_told_from_where_to_go_on(stage: Stage) -> None:
+    stage.announce()
+    stage.part.step()
+    stage.end(states={"p0": "41", "p1": "7"})
+    late = Counting("ann")
+    part = Participation(stage.room, stage.records, SCOPE, ANN, late)
+    part.step()
+    assert (late.owned["p0"], late.owned["p1"], late.owned["p2"]) == (41, 7, 0)
+
+
+def test_assigned_comes_only_between_epochs(stage: Stage) -> None:
+    """All that the member missed is handed on in order: the outcome, the new owners, the next epoch."""
+    stage.epoch()
+    stage.epoch(Kind.DRAIN, ANN, BEN)
+    stage.seat(ANN, BEN)
+    stage.announce()
+    stage.part.step()
+    assert stage.log[2:] == ["committed 1", "drain 2", "committed 2", "assigned 2", "epoch 3"]
+    assert (stage.ack.epoch, stage.ack.assignment) == (3, 2)
+
+
+def test_who_loses_its_seat_is_told_at_once(stage: Stage) -> None:
+    stage.epoch()
+    stage.epoch(Kind.DRAIN, BEN)
+    stage.seat(BEN)
+    stage.part.step()
+    assert stage.log[-2:] == ["committed 2", "assigned 2"]
+    assert stage.participant.owned == {}
+
+
+def test_a_drain_that_was_aborted_is_no_end(stage: Stage) -> None:
+    stage.epoch()
+    stage.announce(Kind.DRAIN, (BEN,))
+    stage.part.step()
+    stage.end(Outcome.ABORT)
+    stage.epoch()
+    assert stage.log[3:] == ["drain 2", "aborted 2", "epoch 3"]
+
+
+# who is asked
+
+
+def test_who_has_no_seat_is_not_asked() -> None:
+    stage = Stage(BEN)
+    stage.seat(ANN)
+    stage.announce()
+    stage.part.step()
+    assert stage.log == ["assigned 1"]
+    assert stage.participant.owned == {}
+    assert stage.records.acks(SCOPE) == []
+
+
+def test_a_seat_of_an_earlier_session_is_not_ours() -> None:
+    stage = Stage(replace(ANN, session="s9"))
+    stage.seat(ANN)
+    stage.announce()
+    stage.part.step()
+    assert stage.records.acks(SCOPE) == []
+
+
+# refusals
+
+
+def test_an_exception_is_a_refusal(stage: Stage) -> None:
+    def fail(barrier: Barrier) -> None:
+        raise OSError(f"no space for {barrier.epoch}" + "!" * 9999)
+
+    stage.participant.on_prepare = fail
+    stage.announce()
+    stage.part.step()
+    assert stage.ack.refusal is not None
+    assert stage.ack.refusal.startswith("OSError: no space for 1!")
+    assert len(stage.ack.refusal) <= 500
+    assert (stage.ack.states, stage.ack.files) == ({}, ())
+    stage.end(Outcome.ABORT)
+    stage.part.step()
+    assert stage.log[-1] == "aborted 1"
+
+
+def test_a_participant_refuses_in_its_own_words(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage.participant, "prepare", lambda barrier: Work(refusal="not today"))
+    stage.announce()
+    stage.part.step()
+    assert stage.ack.refusal == "not today"
+
+
+@pytest.mark.parametrize(
+    ("work", "why"),
+    [
+        (Work(states={"p": "x" * MAX_DOCUMENT}), "bytes"),
+        (Work(frontier="x" * MAX_DOCUMENT, watermark=5), "bytes"),
+        (Work(refusal="x" * MAX_DOCUMENT), "bytes"),
+        (Work(states={"p": b"raw"}), "cannot be written"),  # type: ignore[dict-item]
+        (Work(states=MappingProxyType({"p": "1"})), "cannot be written"),
+    ],
+)
+def test_what_cannot_be_written_becomes_a_refusal(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, work: Work, why: str
+) -> None:
+    """Or the leader would wait for the time-out, and nobody would know why."""
+    monkeypatch.setattr(stage.participant, "prepare", lambda barrier: work)
+    stage.announce()
+    stage.part.step()
+    assert why in (stage.ack.refusal or "")
+    assert stage.ack == Ack("ann", "s1", 1, 1, refusal=stage.ack.refusal)
+    stage.part.step()
+    stage.end(Outcome.ABORT)
+    stage.part.step()
+    assert stage.log[-1] == "aborted 1"
+
+
+# how an epoch ended
+
+
+def test_the_outcome_is_known_from_the_record_when_the_control_has_moved_on(stage: Stage) -> None:
+    stage.epoch()
+    stage.epoch(Kind.DRAIN, BEN)
+    stage.seat(BEN)
+    for _ in range(3):
+        stage.announce()
+        stage.end()
+    stage.part.step()
+    assert stage.log[3:] == ["drain 2", "committed 2", "assigned 2"]
+
+
+def test_an_epoch_that_was_aborted_long_ago_is_aborted(stage: Stage) -> None:
+    stage.announce()
+    stage.part.step()
+    stage.end(Outcome.ABORT)
+    for _ in range(70):
+        stage.announce()
+        stage.end(Outcome.ABORT)
+    stage.announce()
+    stage.end()
+    stage.part.step()
+    assert stage.log[1:] == ["epoch 1", "aborted 1"]
+
+
+def test_a_record_that_a_lost_leader_wrote_too_late_is_not_believed(stage: Stage) -> None:
+    """The abort was long decided and its record pruned, when somebody wakes up and commits."""
+    stage.announce()
+    stage.part.step()
+    stage.end(Outcome.ABORT)
+    abort = stage.records.decision(SCOPE, 1)
+    assert abort is not None
+    stage.records.prune_decisions(SCOPE, before=2, committed=0)
+    stage.records.decide(SCOPE, replace(abort, outcome=Outcome.COMMIT))
+    stage.part.step()
+    assert stage.log[-1] == "aborted 1"
+
+
+def test_an_outcome_that_could_not_be_handed_on_is_handed_on_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(epoch: int) -> None:
+        raise OSError(f"cannot keep {epoch}")
+
+    stage.announce()
+    stage.part.step()
+    stage.end()
+    stage.announce()
+    with monkeypatch.context() as broken:
+        broken.setattr(stage.participant, "committed", fail)
+        with pytest.raises(OSError, match="cannot keep 1"):
+            stage.part.step()
+    stage.part.step()
+    assert stage.log == ["assigned 1", "epoch 1", "committed 1", "epoch 2"]
+
+
+def test_nobody_begins_from_nothing_because_a_record_is_gone(stage: Stage) -> None:
+    """It was read so long ago that the record was pruned: only a fresh look says where to begin."""
+    stage.announce()
+    stage.part.step()
+    stage.end()
+    late = Counting("ann")
+    line = Line(stage.store, Clock())
+    part = Participation(Room(line, KEYS), Records(line, KEYS), SCOPE, ANN, late)
+
+    def go_on(call: str, key: str) -> None:
+        if key == KEYS.control:
+            line.after = lambda call, key: None
+            stage.announce()
+            stage.part.step()
+            stage.end()
+            stage.records.prune_decisions(SCOPE, before=2, committed=2)
+
+    line.after = go_on
+    part.step()
+    assert late.log == []
+    part.step()
+    assert late.log == ["assigned 1"]
+    assert set(late.owned.values()) == {2}
+
+
+# a store that does not answer
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_a_call_that_fails_is_made_up_for(side: str) -> None:
+    """Each call of a whole life in turn, lost on its way there or on its way back."""
+
+    def live(lost: int) -> tuple[list[str], list[Ack], int]:
+        stage = Stage()
+        stage.seat(ANN)
+        count = 0
+
+        def lose(call: str, key: str) -> None:
+            nonlocal count
+            count += 1
+            if count == lost:
+                cut(call, key)
+
+        setattr(stage.line, side, lose)
+        acks: list[Ack] = []
+        for outcome in (Outcome.COMMIT, Outcome.ABORT, Outcome.COMMIT):
+            stage.announce()
+            _insist(stage.part)
+            acks.append(stage.ack)
+            stage.end(outcome)
+        stage.announce(Kind.DRAIN, (BEN,))
+        _insist(stage.part)
+        stage.end()
+        stage.seat(BEN)
+        _insist(stage.part)
+        return stage.log, acks, count
+
+    log, acks, calls = live(0)
+    assert calls > 10
+    for lost in range(1, calls + 1):
+        again = live(lost)
+        assert (again[0], again[1]) == (log, acks), f"with call {lost} lost"
+
+
+def _insist(part: Participation) -> None:
+    try:
+        part.step()
+    except StoreUnavailable:
+        part.step()
+
+
+def test_a_late_ack_does_not_hide_that_of_the_next_session(stage: Stage) -> None:
+    """A process that slept wakes up and writes, while its id is long another one's."""
+    newer = Ack("ann", "s2", 9, 3, {"p": "9"})
+    stage.records.write_ack(SCOPE, newer)
+    stage.records.write_ack(SCOPE, Ack("ann", "s1", 8, 2, {"p": "8"}))
+    assert stage.ack == newer
+
+
+# a session that is lost
+
+
+class Life:
+    """A node that the test drives step by step; it works on a barrier while its leader waits for that."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.store = MemoryStore(self.clock)
+        self.line = Line(self.store, self.clock)
+        self.participant = Counting("ann")
+        scopes, move = {SCOPE: self.participant}, self.clock.move
+        member = Member("ann", "", "1")
+        self.node = Node(self.line, member, CONFIG, scopes, {SCOPE: 1.0}, self.clock, move)
+
+    def session(self) -> str | None:
+        return self.node.session
+
+    def turn(self) -> None:
+        self.node.pulse()
+        self.line.idle = self.take_part
+        self.node.lead()
+        self.take_part()
+
+    def take_part(self) -> None:
+        self.line.idle = lambda: None
+        self.node.take_part(SCOPE)
+
+    def end_session(self) -> None:
+        self.clock.move(CONFIG.member_ttl)
+        with pytest.raises(SessionLost):
+            self.node.pulse()
+
+
+def test_a_lost_session_fences_everything_and_a_new_one_begins_anew() -> None:
+    life = Life()
+    life.turn()
+    session = life.session()
+    assert life.participant.log == ["assigned 1", "epoch 1", "committed 1"]
+    life.end_session()
+    assert life.session() is None
+    life.node.take_part(SCOPE)
+    assert life.participant.log[3:] == ["fenced"]
+    assert life.participant.owned == {}
+    life.node.take_part(SCOPE)
+    assert life.participant.log[3:] == ["fenced"], "once is enough"
+    while life.participant.log[-1] == "fenced":
+        life.turn()
+    assert life.session() not in (None, session)
+    assert life.participant.log[4] == "assigned 2"
+
+
+def test_between_two_turns_a_new_session_still_fences_the_old_one() -> None:
+    life = Life()
+    life.turn()
+    life.end_session()
+    life.node.pulse()
+    life.node.take_part(SCOPE)
+    assert life.participant.log == ["assigned 1", "epoch 1", "committed 1", "fenced"]
+
+
+def test_a_participant_that_cannot_be_fenced_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    life = Life()
+    life.turn()
+    life.end_session()
+    with monkeypatch.context() as broken:
+        broken.setattr(life.participant, "fenced", lambda: cut("fenced", ""))
+        with pytest.raises(StoreUnavailable):
+            life.node.take_part(SCOPE)
+    life.node.take_part(SCOPE)
+    assert life.participant.log[-1] == "fenced"
+
+
+def test_a_bystander_answers_and_owns_nothing() -> None:
+    barrier = Barrier(1, Kind.EPOCH, 1, 1, (ANN,))
+    assert Bystander().prepare(barrier) == Work()
+
+
+def test_acks_of_the_right_kind_are_read_back(stage: Stage) -> None:
+    stage.announce()
+    stage.part.step()
+    document = stage.store.get(KEYS.ack(SCOPE, "ann"))
+    assert document is not None
+    assert codec.decode_ack(document.key, document.value) == stage.ack

@@ -1,0 +1,190 @@
+"""Rules of the control plane, each broken in one place. The simulation must notice every one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from penstock.cluster import barrier, codec, duties, machine
+from penstock.cluster.candidate import Candidate
+from penstock.cluster.commands import Abort, Acquire
+from penstock.cluster.duties import Duties
+from penstock.cluster.election import Leadership, Sighting
+from penstock.cluster.machine import Result
+from penstock.cluster.model import Ack, Barrier, Control, Decision, Lease, Scope, Seat, Snapshot
+from penstock.cluster.participant import Participation
+from penstock.cluster.records import Records
+from penstock.cluster.roster import Roster
+
+Mutant = Callable[[], Iterator[None]]
+MUTANTS: dict[str, Callable[[], Any]] = {}
+_commit, _acquire, _abort = barrier.commit, machine._acquire, machine._abort
+_resolve = Duties._resolve
+
+
+def _mutant(change: Mutant) -> Mutant:
+    MUTANTS[change.__name__] = contextmanager(change)
+    return change
+
+
+@_mutant
+def no_token_check() -> Iterator[None]:
+    with patch.object(machine, "leads", lambda lease, command: True):
+        yield
+
+
+@_mutant
+def no_drain() -> Iterator[None]:
+    with (
+        patch.object(machine, "stands_still", lambda scope, version, target: True),
+        patch.object(duties, "stands_still", lambda scope, version, target: True),
+    ):
+        yield
+
+
+@_mutant
+def drain_of_other_target() -> Iterator[None]:
+    """A drain for any target counts. Harmless with participants that stop everything at a drain."""
+
+    def still(scope: Scope, version: int, target: tuple[Seat, ...]) -> bool:
+        return scope.worked != version or scope.drained is not None
+
+    with patch.object(machine, "stands_still", still), patch.object(duties, "stands_still", still):
+        yield
+
+
+@_mutant
+def aborted_epoch_is_used_again() -> Iterator[None]:
+    def again(control: Control, command: Abort) -> Result:
+        after, answer = _abort(control, command)
+        if after is not control:
+            scope = after.scope(command.scope)
+            after = after.with_scope(command.scope, replace(scope, next=command.epoch))
+        return after, answer
+
+    with patch.object(machine, "_abort", again):
+        yield
+
+
+@_mutant
+def leader_ignores_its_clock() -> Iterator[None]:
+    held: Callable[[Candidate], Leadership | None] = lambda candidate: candidate._held  # noqa: E731
+    with patch.object(Candidate, "held", property(held)):
+        yield
+
+
+@_mutant
+def token_stays_on_takeover() -> Iterator[None]:
+    def taken(control: Control, command: Acquire) -> Result:
+        after, answer = _acquire(control, command)
+        kept = max(control.lease.token, 1)
+        return replace(after, lease=replace(after.lease, token=kept)), answer
+
+    with patch.object(machine, "_acquire", taken):
+        yield
+
+
+@_mutant
+def lease_taken_before_its_end() -> Iterator[None]:
+    with patch.object(Sighting, "expired", lambda sighting, now: now > sighting.since + 1.0):
+        yield
+
+
+@_mutant
+def decision_is_overwritten() -> Iterator[None]:
+    def decide(records: Records, scope: str, decision: Decision) -> Decision:
+        key, written = records.keys.epoch(scope, decision.epoch), None
+        while written is None:
+            document = records.store.get(key)
+            expected = document.version if document else 0
+            written = records.store.cas(key, expected, codec.encode_decision(decision))
+        return decision
+
+    with patch.object(Records, "decide", decide):
+        yield
+
+
+@_mutant
+def acks_of_others_count() -> Iterator[None]:
+    with patch.object(barrier, "stray", lambda barrier, ack: None):
+        yield
+
+
+@_mutant
+def watermark_is_the_newest() -> Iterator[None]:
+    def newest(before: int | None, acks: Iterable[Ack]) -> int | None:
+        return min((ack.watermark for ack in acks if ack.watermark is not None), default=before)
+
+    with patch.object(barrier, "watermark", newest):
+        yield
+
+
+@_mutant
+def recovery_ignores_the_record() -> Iterator[None]:
+    def resolve(duty: Duties, scope: str, open_: Barrier) -> None:
+        duty._lead(lambda lead: Abort(lead.owner, lead.token, scope, open_.epoch))
+
+    with patch.object(Duties, "_resolve", resolve):
+        yield
+
+
+@_mutant
+def recovery_gives_up_what_was_committed() -> Iterator[None]:
+    def resolve(duty: Duties, scope: str, open_: Barrier) -> None:
+        if duty._records.decision(scope, open_.epoch) is None:
+            _resolve(duty, scope, open_)
+        else:
+            duty._lead(lambda lead: Abort(lead.owner, lead.token, scope, open_.epoch))
+
+    with patch.object(Duties, "_resolve", resolve):
+        yield
+
+
+@_mutant
+def parts_of_the_dead_begin_anew() -> Iterator[None]:
+    def commit(alignment: barrier.Alignment, scope: Scope, before: Decision | None) -> Decision:
+        return _commit(alignment, scope, None)
+
+    with patch.object(barrier, "commit", commit):
+        yield
+
+
+@_mutant
+def work_begins_before_an_epoch_is_announced() -> Iterator[None]:
+    def may_begin(part: Participation, assignment: Snapshot, scope: Scope) -> bool:
+        seat = assignment.seat(part._seat.member)
+        return seat is None or seat.session == part._seat.session
+
+    with patch.object(Participation, "_may_begin", may_begin):
+        yield
+
+
+@_mutant
+def work_begins_on_the_seat_of_another_session() -> Iterator[None]:
+    def may_begin(part: Participation, assignment: Snapshot, scope: Scope) -> bool:
+        return scope.worked == assignment.version or assignment.seat(part._seat.member) is None
+
+    with patch.object(Participation, "_may_begin", may_begin):
+        yield
+
+
+@_mutant
+def living_members_are_swept() -> Iterator[None]:
+    with patch.object(Roster, "sweep", lambda roster: [m for m in roster.live() if m.id != "m1"]):
+        yield
+
+
+@_mutant
+def leader_without_margin() -> Iterator[None]:
+    def leadership(lease: Lease, sent: float) -> Leadership:
+        return Leadership(lease.owner or "", lease.token, sent + lease.ttl)
+
+    from penstock.cluster import candidate
+
+    with patch.object(candidate, "leadership", leadership):
+        yield
+
+

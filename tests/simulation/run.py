@@ -1,0 +1,187 @@
+"""One seed from its beginning to its end."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import count
+from types import SimpleNamespace
+from typing import Any, TypeVar
+from unittest.mock import patch
+
+from penstock.cluster import candidate, codec, duties, node
+from penstock.cluster.keys import Keys
+from penstock.errors import UsageError
+from tests.simulation.instances import CONFIG, SCHEDULE, Fleet
+from tests.simulation.invariants import Referee
+from tests.simulation.participant import Grumble
+from tests.simulation.store import Backend
+from tests.simulation.threads import Threads
+from tests.simulation.weather import Weather
+from tests.simulation.world import Violation, World
+
+T = TypeVar("T")
+_STORMY = (15.0, 40.0)
+_RECOVERY = 45.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What came out of a seed."""
+
+    seed: int
+    violation: Violation | None
+    digest: str
+    seconds: float
+    events: int
+    epochs: int
+    terms: int
+    versions: int
+    late: int
+    ghosts: int
+    trace: list[str]
+
+
+def simulate(seed: int, record: bool = False) -> Run:
+    """Run one seed. What it found wrong is in the result."""
+    simulation = Simulation(seed, record)
+    with _inside(simulation.world):
+        try:
+            violation = simulation.run()
+        finally:
+            simulation.world.end()
+    return simulation.result(violation)
+
+
+class Simulation:
+    def __init__(self, seed: int, record: bool) -> None:
+        self.world = World(seed, record)
+        self.weather = Weather(self.world)
+        backend = Backend(self.world)
+        self.fleet = Fleet(self.world, self.weather, backend)
+        self.referee = Referee(
+            self.world, backend, Keys(CONFIG.name), CONFIG.vnodes, self.fleet.leaders, self.weather.happened
+        )
+        self.fleet.referee = self.referee
+        self._backend = backend
+
+    def run(self) -> Violation | None:
+        random = self.world.random
+        storm = random.uniform(*_STORMY)
+        for number in range(random.choice((1, 2, 3, 3, 4, 5))):
+            begin = 0.0 if random.random() < 0.6 else random.uniform(0.0, storm)
+            self.world.after(begin, self.fleet.start, f"m{number}")
+        for _ in range(self.weather.incidents):
+            self.world.after(random.uniform(1.0, storm), self.fleet.strike)
+        try:
+            self.world.run(storm)
+            self.fleet.heal()
+            self._recover(storm + _RECOVERY)
+        except Violation as violation:
+            return violation
+        return None
+
+    def _recover(self, limit: float) -> None:
+        """Everything must be in order again, and epochs must go on, before the time is over."""
+        self._before = {name: self.referee.control.scope(name).committed for name in SCHEDULE}
+        while missing := self._missing():
+            if self.world.now >= limit:
+                self.world.fail(f"{_RECOVERY:g} s after everything healed: {missing}")
+                assert self.world.violation is not None
+                raise self.world.violation
+            self.world.run(self.world.now + 0.5)
+
+    def _missing(self) -> str | None:
+        """What is not in order yet."""
+        control = self.referee.control
+        leaders = list(self.fleet.leaders())
+        if len(leaders) != 1 or leaders[0][1].token != control.lease.token:
+            return f"leaders are {leaders}"
+        if any(instance.leaving for instance in self.fleet.instances):
+            return "somebody is still leaving"
+        sessions = {i.node.session if i.node else None for i in self.fleet.instances}
+        if {seat.session for seat in control.assignment.seats} != sessions:
+            return f"seats are {control.assignment.seats}, and alive are {sessions}"
+        for name, before in self._before.items():
+            if control.scope(name).committed < before + 2:
+                return f"scope {name} is at {control.scope(name).committed}, and was at {before}"
+        for instance in self.fleet.instances:
+            versions = {counter.version for counter in instance.counters.values()}
+            if versions != {control.assignment.version}:
+                return f"{instance} follows {versions}, not {control.assignment.version}"
+        return None
+
+    def result(self, violation: Violation | None) -> Run:
+        world, control = self.world, self.referee.control
+        trace = world.trace or []
+        digest = hashlib.sha256()
+        for line in trace:
+            digest.update(line.encode())
+        digest.update(f"{world.happened} {world.random.getstate()}".encode())
+        epochs = sum(scope.committed for scope in control.scopes.values())
+        return Run(
+            seed=world.seed,
+            violation=violation,
+            digest=digest.hexdigest(),
+            seconds=world.now,
+            events=world.happened,
+            epochs=epochs,
+            terms=control.lease.token,
+            versions=control.assignment.version,
+            late=self.referee.history.late,
+            ghosts=self.referee.history.ghosts,
+            trace=trace,
+        )
+
+
+@contextmanager
+def _inside(world: World) -> Iterator[None]:
+    """Replace what nodes take from outside: threads, secrets and the time of day."""
+    numbers = count()
+    secrets = SimpleNamespace(token_hex=lambda size: f"{next(numbers):0{2 * size}x}")
+    logger = logging.getLogger("penstock.cluster")
+    handler = _Listener(world)
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(node, "threading", Threads(world)))
+        stack.enter_context(patch.object(duties, "secrets", secrets))
+        # Fewer empty steps, and a history that is pruned within a run.
+        stack.enter_context(patch.multiple(node, _WATCH=1.2, _PAUSE=0.3))
+        stack.enter_context(patch.multiple(duties, _TIDY_EVERY=4))
+        for module in (candidate, duties, node):
+            stack.enter_context(patch.object(module, "wall_clock", lambda: ""))
+        for name in ("control", "snapshot", "member", "ack", "decision"):
+            decode = f"decode_{name}"
+            stack.enter_context(patch.object(codec, decode, _remembering(getattr(codec, decode))))
+        stack.enter_context(patch.multiple(logger, propagate=False, level=logging.ERROR, handlers=[handler]))
+        logger.manager._clear_cache()
+        yield
+    logger.manager._clear_cache()
+
+
+def _remembering(decode: Callable[[str, bytes], T]) -> Callable[[str, bytes], T]:
+    """Documents are values: one that was decoded need not be decoded again."""
+    known: dict[bytes, T] = {}
+
+    def remembered(key: str, value: bytes) -> T:
+        found = known.get(value)
+        if found is None:
+            found = known[value] = decode(key, value)
+        return found
+
+    return remembered
+
+
+class _Listener(logging.Handler):
+    """Nodes survive errors that they do not expect; the simulation does not."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error: Any = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, Grumble | UsageError):
+            self._world.fail(f"{self._world.task.host.name}: {record.getMessage()}: {error!r}")
