@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.config import SparkConfig
+from servers.etcd import EtcdCluster
+from servers.packages import Missing
+from servers.seaweed import Seaweed, seaweed
+from tests.servers import started
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,6 +29,23 @@ def spark() -> Iterator[SparkSession]:
     spark = session.start(SPARK, app_name="penstock-tests")
     yield spark
     spark.stop()
+
+
+@pytest.fixture(scope="session")
+def etcd() -> Iterator[EtcdCluster]:
+    """Three nodes of etcd that no test hurts; each test takes a prefix of its own."""
+    with started() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[Seaweed]:
+    """An S3 server; each test takes a prefix of its own."""
+    try:
+        with seaweed() as server:
+            yield server
+    except Missing as missing:
+        pytest.skip(str(missing))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

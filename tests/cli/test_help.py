@@ -15,7 +15,7 @@ GROUPS = {
     "checkpoints": ["ls", "show"],
     "inputs": ["ls", "show", "drop"],
     "config": ["show"],
-    "cluster": ["status", "members", "leader", "assignments", "barriers", "epochs", "join"],
+    "cluster": ["status", "members", "leader", "assignments", "barriers", "epochs", "ping", "join"],
     "catalog": ["show", "add", "drop", "history"],
     "certs": ["init", "issue", "rotate", "show"],
 }

@@ -106,6 +106,25 @@ class Contest:
         for line in (self.a.line, self.b.line):
             line.before = line.after = lambda call, key: None
 
+    # where ``a`` is held up
+
+    def is_announcing(self, call: str, key: str) -> bool:
+        return (call, key) == ("cas", KEYS.control)
+
+    def is_deciding(self, call: str, key: str) -> bool:
+        return (call, key) == ("cas", KEYS.epoch(SCOPE, 2))
+
+    def has_decided(self, call: str, key: str) -> bool:
+        return key == KEYS.control and 2 in self.world.decisions
+
+    def is_rotating(self, call: str, key: str) -> bool:
+        """It rotates for c; meanwhile c is gone, and d has come."""
+        if (call, key) != ("cas", KEYS.control) or self.world.scope.drained is None:
+            return False
+        self.world.instances[-1].die()
+        self.world.join("d")
+        return True
+
     def settle(self) -> None:
         """What has to be true afterwards, whatever the order was: one record, one truth, and it goes on."""
         world = self.world
@@ -140,7 +159,7 @@ def test_only_one_decides_an_epoch() -> None:
     ended: Counter[Outcome] = Counter()
     for order in orders(4, 8):
         contest = Contest()
-        contest.run(order, contest.a.epoch, lambda call, key: (call, key) == ("cas", KEYS.epoch(SCOPE, 2)))
+        contest.run(order, contest.a.epoch, contest.is_deciding)
         contest.settle()
         decision: Decision = contest.world.decisions[2]
         ended[decision.outcome] += 1
@@ -155,12 +174,7 @@ def test_only_one_publishes() -> None:
     published: Counter[bool] = Counter()
     for order in orders(3, 7):
         contest = Contest()
-        written = KEYS.epoch(SCOPE, 2)
-        contest.run(
-            order,
-            contest.a.epoch,
-            lambda call, key, line=contest.a.line: key == KEYS.control and ("cas", written) in line.calls,  # type: ignore[misc]
-        )
+        contest.run(order, contest.a.epoch, contest.has_decided)
         contest.settle()
         assert contest.world.decisions[2].outcome is COMMIT
         published[contest.error is None] += 1
@@ -170,35 +184,17 @@ def test_only_one_publishes() -> None:
 def test_only_one_announces() -> None:
     for order in orders(3, 6):
         contest = Contest()
-        read = len(contest.a.line.calls) + 2
-        contest.run(
-            order,
-            lambda: contest.a.duties.epoch(SCOPE),
-            lambda call, key: len(contest.a.line.calls) >= read,
-        )
+        contest.run(order, contest.a.epoch, contest.is_announcing)
         contest.settle()
 
 
 def test_only_one_rotates() -> None:
-    """``a`` is held up right before it rotates for c; meanwhile c is gone and d has come."""
     won: Counter[str] = Counter()
     for order in orders(3, 8):
         contest = Contest()
         world = contest.world
-        guest = world.join("c")
-        drained = lambda scope: scope.drained is not None  # noqa: E731
-
-        def held_up(call: str, key: str, world: World = world) -> bool:
-            return (call, key) == ("cas", KEYS.control) and drained(world.scope)
-
-        def change(call: str, key: str, contest: Contest = contest, guest: Instance = guest) -> bool:
-            if not held_up(call, key, contest.world):
-                return False
-            guest.die()
-            contest.world.join("d")
-            return True
-
-        contest.run(order, contest.a.duties.step, change)
+        world.join("c")
+        contest.run(order, contest.a.duties.step, contest.is_rotating)
         contest.b.duties.step()
         world.take_part()
         history = {snapshot.version: snapshot for snapshot in world.assignments}

@@ -10,7 +10,7 @@ import pytest
 from servers.etcd import EtcdCluster
 from servers.netns import Network
 from servers.packages import Missing
-from tests.store.conftest import started
+from tests.servers import started
 
 
 @contextmanager

@@ -21,7 +21,7 @@ def main(workdir: str, name: str, options: str) -> None:
     given = json.loads(options)
     spark = ps.start_spark(ps.SparkConfig(master="local[1]", memory="512m", fast_start=True))
     place = Path(workdir)
-    with ps.open_store(f"sqlite:///{place}/store.db") as store:
+    with ps.open_store(given.pop("store")) as store:
         config = ps.RunnerConfig(instance=name, **{"lease_ttl": 2.0, "claims": 1, **given})
         runner = ps.Runner(trades.pipeline, store, ps.Storage(place / "storage"), config, spark=spark)
         stop = failpoints.ACTIONS["stop"]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,8 @@ class Child:
 
     def __init__(self, place: Place, name: str, failpoints: str, options: dict[str, Any]) -> None:
         environ = {**os.environ, "PENSTOCK_TEST_HOOKS": str(place.hooks), "PENSTOCK_FAILPOINTS": failpoints}
-        command = [sys.executable, "-m", "tests.runner.child", str(place.path), name, json.dumps(options)]
+        given = json.dumps({"store": place.url, **options})
+        command = [sys.executable, "-m", "tests.runner.child", str(place.path), name, given]
         self.process = subprocess.Popen(
             command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -76,14 +78,15 @@ class Child:
 class Place:
     """Store, storage, input and hooks of one test."""
 
-    def __init__(self, path: Path, spark: SparkSession) -> None:
+    def __init__(self, path: Path, spark: SparkSession, store: str | None = None) -> None:
         self.path = path
+        self.url = store or f"sqlite:///{path}/store.db"
         self.spark = spark
         self.hooks = path / "hooks"
         self.hooks.mkdir()
         self.input = path / "trades.parquet"
         self.table: pa.Table = trades.make_input(self.input)
-        self.store = ps.open_store(f"sqlite:///{path}/store.db")
+        self.store = ps.open_store(self.url)
         self.storage = ps.Storage(path / "storage")
         self.children: list[Child] = []
         self.events: list[Event] = []
@@ -169,12 +172,20 @@ class Place:
         assert proof.ok, proof
 
 
-@pytest.fixture
-def place(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+@contextmanager
+def opened(path: Path, spark: SparkSession, store: str | None = None) -> Iterator[Place]:
+    """A place whose processes and store are gone when the block ends."""
     cloudpickle.register_pickle_by_value(trades)  # type: ignore[no-untyped-call]
-    place = Place(tmp_path, spark)
-    monkeypatch.setenv("PENSTOCK_TEST_HOOKS", str(place.hooks))
-    yield place
+    place = Place(path, spark, store)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PENSTOCK_TEST_HOOKS", str(place.hooks))
+        yield place
     for child in place.children:
         child.end()
     place.store.close()
+
+
+@pytest.fixture
+def place(tmp_path: Path, spark: SparkSession) -> Iterator[Place]:
+    with opened(tmp_path, spark) as place:
+        yield place

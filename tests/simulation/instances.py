@@ -74,8 +74,8 @@ class Instance:
         return self.leadership is not None
 
     @property
-    def running(self) -> bool:
-        return not self.dead and not self.leaving
+    def serving(self) -> bool:
+        return not self.dead and not self.leaving and self.member.serves
 
     def pause(self, seconds: float) -> None:
         self._world.say(self.name, f"is paused for {seconds:.1f} s")
@@ -155,7 +155,8 @@ class Fleet:
         if old is not None and not old.dead and not old.paused:
             return
         self._number += 1
-        entry = Member(member, "", "1", capacity=1 + self._number % 2)
+        serves = member in ("m0", "m9") or self._world.random.random() < 0.9
+        entry = Member(member, "", "1", capacity=self._world.random.randint(1, 2), serves=serves)
         new = Instance(
             self._world, self._weather, self._backend, self.referee, entry, self._number, self._gone
         )
@@ -189,7 +190,7 @@ class Fleet:
             victim.cut(random.uniform(0.5, 12.0))
         elif what == "crash":
             victim.crash()
-        elif what == "leave" and victim.running:
+        elif what == "leave" and not victim.leaving:
             victim.leave()
         else:
             victim.pause(random.uniform(0.5, 18.0))
@@ -208,7 +209,7 @@ class Fleet:
                 instance.resume()
             else:
                 instance.crash()
-        if not any(instance.running for instance in self.instances):
+        if not any(instance.serving for instance in self.instances):
             self.start("m9")
 
     def _gone(self, instance: Instance) -> None:

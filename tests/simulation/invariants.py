@@ -116,7 +116,9 @@ class Referee:
 
     def _moved(self, old: Control, new: Control) -> str:
         changed = [name for name in new.scopes if old.scopes.get(name) != new.scopes[name]]
-        self._check(len(changed) == 1 and not old.scopes.keys() - new.scopes.keys(), f"changed: {changed}")
+        if len(changed) != 1 or old.scopes.keys() - new.scopes.keys():
+            self._check(False, f"one write changed the scopes {changed}")
+            return "?"
         name = changed[0]
         before, after = old.scope(name), new.scope(name)
         self._check(

@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from penstock.cluster import barrier, codec, duties, machine
+from penstock.cluster import barrier, candidate, codec, duties, machine
 from penstock.cluster.candidate import Candidate
 from penstock.cluster.commands import Abort, Acquire
 from penstock.cluster.duties import Duties
 from penstock.cluster.election import Leadership, Sighting
 from penstock.cluster.machine import Result
-from penstock.cluster.model import Ack, Barrier, Control, Decision, Lease, Scope, Seat, Snapshot
+from penstock.cluster.model import Ack, Barrier, Control, Decision, Lease, Outcome, Scope, Seat, Snapshot
 from penstock.cluster.participant import Participation
 from penstock.cluster.records import Records
 from penstock.cluster.roster import Roster
@@ -22,7 +22,7 @@ from penstock.cluster.roster import Roster
 Mutant = Callable[[], Iterator[None]]
 MUTANTS: dict[str, Callable[[], Any]] = {}
 _commit, _acquire, _abort = barrier.commit, machine._acquire, machine._abort
-_resolve = Duties._resolve
+_resolve, _outcome = Duties._resolve, Participation._outcome
 
 
 def _mutant(change: Mutant) -> Mutant:
@@ -46,17 +46,6 @@ def no_drain() -> Iterator[None]:
 
 
 @_mutant
-def drain_of_other_target() -> Iterator[None]:
-    """A drain for any target counts. Harmless with participants that stop everything at a drain."""
-
-    def still(scope: Scope, version: int, target: tuple[Seat, ...]) -> bool:
-        return scope.worked != version or scope.drained is not None
-
-    with patch.object(machine, "stands_still", still), patch.object(duties, "stands_still", still):
-        yield
-
-
-@_mutant
 def aborted_epoch_is_used_again() -> Iterator[None]:
     def again(control: Control, command: Abort) -> Result:
         after, answer = _abort(control, command)
@@ -71,7 +60,7 @@ def aborted_epoch_is_used_again() -> Iterator[None]:
 
 @_mutant
 def leader_ignores_its_clock() -> Iterator[None]:
-    held: Callable[[Candidate], Leadership | None] = lambda candidate: candidate._held  # noqa: E731
+    held: Callable[[Candidate], Leadership | None] = lambda each: each._held  # noqa: E731
     with patch.object(Candidate, "held", property(held)):
         yield
 
@@ -172,6 +161,15 @@ def work_begins_on_the_seat_of_another_session() -> Iterator[None]:
 
 
 @_mutant
+def forgotten_epoch_counts_as_aborted() -> Iterator[None]:
+    def outcome(part: Participation, scope: Scope, epoch: int) -> Outcome:
+        return _outcome(part, scope, epoch) or Outcome.ABORT
+
+    with patch.object(Participation, "_outcome", outcome):
+        yield
+
+
+@_mutant
 def living_members_are_swept() -> Iterator[None]:
     with patch.object(Roster, "sweep", lambda roster: [m for m in roster.live() if m.id != "m1"]):
         yield
@@ -181,8 +179,6 @@ def living_members_are_swept() -> Iterator[None]:
 def leader_without_margin() -> Iterator[None]:
     def leadership(lease: Lease, sent: float) -> Leadership:
         return Leadership(lease.owner or "", lease.token, sent + lease.ttl)
-
-    from penstock.cluster import candidate
 
     with patch.object(candidate, "leadership", leadership):
         yield

@@ -25,7 +25,7 @@ from tests.simulation.world import Violation, World
 
 T = TypeVar("T")
 _STORMY = (15.0, 40.0)
-_RECOVERY = 45.0
+_RECOVERY = 40.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,7 @@ class Run:
     events: int
     epochs: int
     terms: int
+    recovery: float
     versions: int
     late: int
     ghosts: int
@@ -66,7 +67,7 @@ class Simulation:
             self.world, backend, Keys(CONFIG.name), CONFIG.vnodes, self.fleet.leaders, self.weather.happened
         )
         self.fleet.referee = self.referee
-        self._backend = backend
+        self._healed = 0.0
 
     def run(self) -> Violation | None:
         random = self.world.random
@@ -79,6 +80,7 @@ class Simulation:
         try:
             self.world.run(storm)
             self.fleet.heal()
+            self._healed = storm
             self._recover(storm + _RECOVERY)
         except Violation as violation:
             return violation
@@ -102,7 +104,7 @@ class Simulation:
             return f"leaders are {leaders}"
         if any(instance.leaving for instance in self.fleet.instances):
             return "somebody is still leaving"
-        sessions = {i.node.session if i.node else None for i in self.fleet.instances}
+        sessions = {i.node.session if i.node else None for i in self.fleet.instances if i.serving}
         if {seat.session for seat in control.assignment.seats} != sessions:
             return f"seats are {control.assignment.seats}, and alive are {sessions}"
         for name, before in self._before.items():
@@ -129,6 +131,7 @@ class Simulation:
             seconds=world.now,
             events=world.happened,
             epochs=epochs,
+            recovery=world.now - self._healed,
             terms=control.lease.token,
             versions=control.assignment.version,
             late=self.referee.history.late,

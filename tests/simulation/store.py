@@ -168,41 +168,57 @@ class Wire(Store):
 
     def _ask(self, kind: str, key: str, operation: Callable[..., T], *arguments: Any) -> T:
         fault = self._weather.strike(self._host, kind)
-        if fault is not None:
-            return self._faulty(fault, f"{kind} {key}", operation, arguments)
-        answer = operation(*arguments)
-        self._world.sleep(self._weather.latency())
+        if fault is None:
+            return self._send(operation, arguments)
+        self._world.say(self._host.name, f"{kind} {key}: {fault.what}")
+        return self._faulty(fault, operation, arguments)
+
+    def _faulty(self, fault: Fault, operation: Callable[..., T], arguments: tuple[Any, ...]) -> T:
+        """Send a request that is executed and answered late, often, or never."""
+        if fault.happening is not None:
+            fault.happening()
+        if fault.asleep:
+            self._world.sleep(0.0)
+            return self._send(operation, arguments)
+        ticket = self._world.ticket()
+        for number, delay in enumerate(fault.executed):
+            reply = ticket if number == 0 else None
+            execute = self._once(operation, arguments, reply, fault.answered)
+            self._world.after(delay, execute)
+            if number == 0 and fault.until:
+                self._weather.hold(fault.until, execute)
+        if fault.answered is None or not fault.executed:
+            lost = StoreUnavailable("simulated: no answer")
+            self._world.after(fault.deadline, self._world.wake, ticket, None, lost)
+        answer: T = self._world.block()
         return answer
 
-    def _faulty(self, fault: Fault, what: str, operation: Callable[..., T], arguments: tuple[Any, ...]) -> T:
-        """Send a request that is executed and answered late, often, or never."""
-        self._world.say(self._host.name, f"{what}: {fault.what}")
-        ticket = self._world.ticket()
-        done: set[int] = set()
+    def _once(
+        self,
+        operation: Callable[..., T],
+        arguments: tuple[Any, ...],
+        reply: Ticket | None,
+        answered: float | None,
+    ) -> Callable[[], None]:
+        """Execute a request when called for the first time, and answer it if somebody waits."""
+        pending = [reply]
 
-        def execute(number: int) -> None:
-            if number in done:
+        def execute() -> None:
+            if not pending:
                 return
-            done.add(number)
-            answer: T | None = None
-            error: Exception | None = None
+            waiting, answer, error = pending.pop(), None, None
             try:
                 answer = operation(*arguments)
             except SessionLost as lost:
                 error = lost
-            if number == 0 and fault.answered is not None:
-                self._world.after(fault.answered, self._world.wake, ticket, answer, error)
+            if waiting is not None and answered is not None:
+                self._world.after(answered, self._world.wake, waiting, answer, error)
 
-        for number, delay in enumerate(fault.executed):
-            self._world.after(delay, execute, number)
-        if fault.until:
-            self._weather.hold(fault.until, lambda: execute(0))
-        if fault.answered is None or not fault.executed:
-            lost = StoreUnavailable("simulated: no answer")
-            self._world.after(fault.deadline, self._world.wake, ticket, None, lost)
-        if fault.happening is not None:
-            fault.happening()
-        answer: T = self._world.block()
+        return execute
+
+    def _send(self, operation: Callable[..., T], arguments: tuple[Any, ...]) -> T:
+        answer = operation(*arguments)
+        self._world.sleep(self._weather.latency())
         return answer
 
     def _lose(self) -> None:

@@ -45,6 +45,8 @@ class Fault:
     until: str = ""
     """Executed soon after the next such moment in the cluster's life, if that is earlier."""
     happening: Callable[[], None] | None = None
+    asleep: bool = False
+    """Sent only after its sender, who fell asleep in front of it, goes on."""
 
 
 class Weather:
@@ -137,8 +139,7 @@ class Weather:
 
     def _paused_before(self, host: Victim) -> Fault:
         seconds = self._random.uniform(0.5, LONGEST_PAUSE)
-        executed = seconds + self.latency()
-        return Fault("paused before it", (executed,), self.latency(), happening=lambda: host.pause(seconds))
+        return Fault("paused before it", happening=lambda: host.pause(seconds), asleep=True)
 
     def _paused_after(self, host: Victim) -> Fault:
         seconds = self._random.uniform(0.5, LONGEST_PAUSE)
@@ -156,13 +157,15 @@ class Weather:
             host.pause(LONGEST_PAUSE)
             self.hold(moment, host.resume)
 
-        return Fault(
-            f"paused until {moment}", (LONGEST_PAUSE,), self.latency(), until=moment, happening=pause
-        )
+        return Fault(f"paused before it until {moment}", happening=pause, asleep=True)
 
     def _crashed(self, host: Victim) -> Fault:
         executed = self._random.choice(((), (0.0,), (self._random.random() * 3.0,)))
         return Fault("crashed", executed, happening=host.crash)
+
+    def _crashed_long_ago(self, host: Victim) -> Fault:
+        """What a dead leader sent arrives when there is another one."""
+        return Fault("crashed, executed later", (LONGEST_PAUSE,), until="taken", happening=host.crash)
 
 
 _Maker = Callable[[Weather, Victim], Fault]
@@ -184,5 +187,5 @@ _DECISIVE_FAULTS: tuple[_Maker, ...] = (
     Weather._paused_until,
     Weather._paused_until,
     Weather._crashed,
-    Weather._crashed,
+    Weather._crashed_long_ago,
 )

@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
 from penstock.store.etcd import EtcdStore
 from servers.etcd import EtcdCluster
-from servers.packages import Missing
 from servers.pki import Authority
+from tests.servers import started
 
 _prefixes = itertools.count()
-
-
-@contextmanager
-def started(**options: Any) -> Iterator[EtcdCluster]:
-    """A cluster that runs; the test is skipped where etcd cannot be had."""
-    try:
-        cluster = EtcdCluster(**options)
-    except Missing as missing:
-        pytest.skip(str(missing))
-    with cluster:
-        yield cluster
 
 
 @pytest.fixture
@@ -40,13 +29,6 @@ def open_in() -> Iterator[Callable[..., EtcdStore]]:
             return handles.enter_context(EtcdStore(endpoints or cluster.endpoints, prefix, **options))
 
         yield open_handle
-
-
-@pytest.fixture(scope="session")
-def etcd() -> Iterator[EtcdCluster]:
-    """Three nodes that no test kills."""
-    with started() as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -29,14 +30,15 @@ from tests.store.test_objects_names import AWKWARD
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Seaweed]:
-    try:
-        running = seaweed()
-        with running as server, pytest.MonkeyPatch.context() as patch:
-            for name, value in server.environment().items():
-                patch.setenv(name, value)
-            yield server
-    except Missing as missing:
-        pytest.skip(str(missing))
+    with ExitStack() as running:
+        try:
+            server = running.enter_context(seaweed())
+        except Missing as missing:
+            pytest.skip(str(missing))
+        patch = running.enter_context(pytest.MonkeyPatch.context())
+        for name, value in server.environment().items():
+            patch.setenv(name, value)
+        yield server
 
 
 @pytest.fixture

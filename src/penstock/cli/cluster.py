@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from penstock.cli.output import Block, Facts, Grid, count, plain
 
 if TYPE_CHECKING:
+    from penstock.cluster.peer import Ping
     from penstock.cluster.views import (
         AssignmentsView,
         AssignmentView,
@@ -88,6 +89,20 @@ def members(view: MembersView) -> list[Block]:
         for m in view.members
     ]
     return [Grid(headers, rows, right=("capacity", "vnodes", "catalog"))]
+
+
+def pings(found: Sequence[Ping]) -> list[Block]:
+    rows = [
+        (
+            ping.member,
+            ping.address or "-",
+            "-" if ping.milliseconds is None else f"{ping.milliseconds:.1f} ms",
+            "-" if ping.hello is None else f"{ping.hello.leader or 'nobody'}, token {ping.hello.token}",
+            ping.problem or "-",
+        )
+        for ping in found
+    ]
+    return [Grid(("member", "address", "answer", "believes in", "problem"), rows, right=("answer",))]
 
 
 def leader(view: LeaderView) -> list[Block]:

@@ -22,11 +22,13 @@ from penstock.cluster.model import Member
 from penstock.cluster.node import Node
 from penstock.cluster.observer import Observer
 from penstock.cluster.participant import Bystander
+from penstock.cluster.peer import ADDRESS, PeerServer, introduce
 from penstock.cluster.sight import Sight
 from penstock.cluster.views import Decided
 from penstock.config import ClusterConfig
 from penstock.errors import PenstockError, StoreUnavailable
 from penstock.store import Store
+from penstock.tls import Tls
 
 SCOPE = "cluster"
 """The scope of the heartbeat: its epochs carry nothing, and show that the way to a commit is free."""
@@ -70,11 +72,14 @@ class Joining:
         every: float,
         teller: Teller,
         *,
+        listen: str | None,
+        tls: Tls | None,
         verbose: bool,
     ) -> None:
         self._store = store
         self._config = config
         self._node = Node(store, member, config, {SCOPE: Bystander()}, {SCOPE: every})
+        self._server = PeerServer(listen, lambda: introduce(self._node), tls) if listen else None
         self._observer = Observer(store, config)
         self._follower = Follower(store, _Onlooker())
         self._teller = teller
@@ -86,7 +91,7 @@ class Joining:
 
     def run(self) -> int:
         """Take part until a signal asks to leave."""
-        with _logged(self._teller, self._verbose), Signals(self._ask, self._hurry):
+        with _logged(self._teller, self._verbose), Signals(self._ask, self._hurry), self._listening():
             self._replay()
             self._await_id()
             if not self._asked.is_set():
@@ -99,6 +104,19 @@ class Joining:
                 for thread in threads:
                     thread.join()
         return exits.COMPLETE
+
+    @contextmanager
+    def _listening(self) -> Iterator[None]:
+        if self._server is None:
+            yield
+            return
+        addresses = {**self._node.member.addresses, ADDRESS: self._server.address}
+        self._node.member = replace(self._node.member, addresses=addresses)
+        self._server.start()
+        try:
+            yield
+        finally:
+            self._server.stop()
 
     def _await_id(self) -> None:
         """An instance that died a moment ago keeps its id until its session has run out."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from penstock.cluster import codec, sight
 from penstock.cluster.election import Sighting, see
 from penstock.cluster.keys import Keys
-from penstock.cluster.model import Control, Scope
+from penstock.cluster.model import Control, Member, Scope
 from penstock.cluster.records import Records
 from penstock.cluster.room import Room
 from penstock.cluster.roster import Roster
@@ -77,6 +77,10 @@ class Observer:
         if not seen.members and seen.control.lease.token == 0:
             raise self._missing()
         return MembersView(self._config.name, sight.member_views(seen))
+
+    def serving(self) -> list[Member]:
+        """The live members that own something or could."""
+        return [member for member in self._roster.live() if member.serves]
 
     def leader(self) -> LeaderView:
         seen = self.look()

@@ -10,16 +10,20 @@ from __future__ import annotations
 import ipaddress
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Self
 
-from penstock.errors import PeerUnreachable, UsageError
+from penstock.cluster.model import Member
+from penstock.errors import PeerUnreachable, PenstockError, UsageError
 
 if TYPE_CHECKING:
     from penstock.cluster.node import Node
     from penstock.tls import Tls
+
+ADDRESS = "peer"
+"""The name under which a member shows the address that `ask` takes."""
 
 _METHOD = "/penstock.Peer/Hello"
 _MAX_BYTES = 4096
@@ -108,6 +112,42 @@ def ask(address: str, tls: Tls | None, timeout: float = 1.0) -> tuple[Hello, flo
         except grpc.RpcError as error:
             raise _unreachable(address, error.details() or "no answer") from error
     return _load(address, answer), time.monotonic() - began
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """What asking a member directly gave: its answer after so many milliseconds, or why there is none."""
+
+    member: str
+    address: str | None
+    milliseconds: float | None = None
+    hello: Hello | None = None
+    problem: str = ""
+
+    @property
+    def reached(self) -> bool:
+        return self.hello is not None
+
+
+def ping(members: Sequence[Member], tls: Tls | None, timeout: float = 1.0) -> tuple[Ping, ...]:
+    """Ask every member that has an address for it, all at once."""
+    if not members:
+        return ()
+    with ThreadPoolExecutor(min(16, len(members))) as pool:
+        return tuple(pool.map(lambda member: _ping(member, tls, timeout), members))
+
+
+def _ping(member: Member, tls: Tls | None, timeout: float) -> Ping:
+    address = member.addresses.get(ADDRESS)
+    if address is None:
+        return Ping(member.id, None, problem="it does not listen")
+    try:
+        hello, seconds = ask(address, tls, timeout)
+    except PenstockError as error:
+        return Ping(member.id, address, problem=error.what)
+    if (hello.member, hello.session) != (member.id, member.session):
+        return Ping(member.id, address, problem=f"{hello.member} answers there under another session")
+    return Ping(member.id, address, round(seconds * 1e3, 1), hello)
 
 
 def split(address: str) -> tuple[str, int]:

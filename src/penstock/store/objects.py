@@ -36,6 +36,7 @@ from penstock.store.objects_sessions import Sessions
 from penstock.store.objects_table import Head, Seen, Table
 from penstock.store.objects_versions import Record, Version, Versions
 
+# The newest ones stay however old they seem: the bucket's clock may be set.
 _KEEP = 8
 _KEEP_SECONDS = 60.0
 _TRUSTED_SECONDS = 30.0

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from penstock.errors import UsageError
 
 _FORMS = "s3://bucket/prefix, gs://bucket/prefix, az://account/container/prefix or file:///absolute/directory"
-_REMOTE = frozenset({"s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss"})
+_REMOTE = frozenset({"s3", "gs", "az"})
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

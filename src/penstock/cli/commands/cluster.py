@@ -29,6 +29,11 @@ Exit codes:
   {exits.COMPLETE:>2}  there is a leader and nothing to warn of
   {exits.RESUMABLE:>2}  there is no leader, or there are warnings
 """
+_PING_CODES = f"""\b
+Exit codes:
+  {exits.COMPLETE:>2}  everybody answered
+  {exits.RESUMABLE:>2}  somebody did not
+"""
 
 
 @click.group()
@@ -60,6 +65,20 @@ def members(desk: Desk, seconds: float | None) -> None:
     """List the members, also instances of batch runs, which own no virtual nodes."""
     observer = _observer(desk)
     _answer(desk, observer, seconds, lambda: Screen(observer.members(), screens.members))
+
+
+@command.command(epilog=_PING_CODES)
+@with_desk
+def ping(desk: Desk) -> int:
+    """Ask every member directly whether it is there, and whom it believes to lead.
+
+    Members that were started with --listen answer; with [tls] both sides show a certificate.
+    """
+    from penstock.cluster.peer import ping as ask_all
+
+    found = ask_all(_observer(desk).serving(), desk.config.tls)
+    desk.output.show(Screen(found, screens.pings))
+    return exits.COMPLETE if all(each.reached for each in found) else exits.RESUMABLE
 
 
 @command.command()
@@ -136,6 +155,11 @@ def epochs(desk: Desk, scope: str | None, limit: int, seconds: float | None) -> 
     help="An address to show to the others; may be given again.",
 )
 @click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="Answer `penstock cluster ping` here; port 0 takes a free one. Beyond loopback it needs [tls].",
+)
+@click.option(
     "--barrier-every",
     type=click.FloatRange(min=0, min_open=True),
     default=10.0,
@@ -150,6 +174,7 @@ def join(
     name: str | None,
     capacity: int,
     addresses: tuple[str, ...],
+    listen: str | None,
     barrier_every: float,
     verbose: bool,
 ) -> int:
@@ -161,8 +186,17 @@ def join(
     from penstock.cli.joining import Joining, Teller
 
     member = Member(_member_id(name), "", __version__, capacity, _addresses(addresses))
-    teller = Teller(desk.output)
-    return Joining(desk.store, desk.config.cluster, member, barrier_every, teller, verbose=verbose).run()
+    config = desk.config
+    return Joining(
+        desk.store,
+        config.cluster,
+        member,
+        barrier_every,
+        Teller(desk.output),
+        listen=listen,
+        tls=config.tls,
+        verbose=verbose,
+    ).run()
 
 
 def _answer(
