@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SCHEDULE = {"a": 1.0, "b": 2.5}
 CONFIG = ClusterConfig(
-    vnodes=16, lease_ttl=5.0, renew_every=2.0, member_ttl=6.0, barrier_timeout=4.0, history=6
+    vnodes=16, lease_ttl=5.0, renew_every=2.0, member_ttl=6.0, barrier_timeout=4.0, history=4
 )
 
 
@@ -179,7 +179,7 @@ class Fleet:
         if not victims:
             return
         victim = random.choice(victims)
-        what = random.choice(("pause", "cut", "crash", "leave", "outage", "twin", "blackout"))
+        what = random.choice(("pause", "cut", "crash", "leave", "leave", "outage", "twin", "blackout"))
         if what == "outage":
             self._weather.outage_until = self._world.now + random.uniform(0.5, 10.0)
             self._world.say("store", f"does not answer until {self._weather.outage_until:.1f}")

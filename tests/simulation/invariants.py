@@ -50,6 +50,8 @@ class Referee:
             _, scope, number = rest.split("/")
             decision = codec.decode_decision(key, after) if after else None
             self.history.decision(writer, self.control, scope, int(number), decision)
+            if decision is None:
+                self._happened("pruned")
         elif rest.startswith("acks/") and after:
             _, scope, _ = rest.split("/")
             self.history.ack(writer, scope, codec.decode_ack(key, after))

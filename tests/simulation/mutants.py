@@ -10,11 +10,12 @@ from unittest.mock import patch
 
 from penstock.cluster import barrier, candidate, codec, duties, machine
 from penstock.cluster.candidate import Candidate
-from penstock.cluster.commands import Abort, Acquire
+from penstock.cluster.commands import Abort, Acquire, Rotate
 from penstock.cluster.duties import Duties
 from penstock.cluster.election import Leadership, Sighting
 from penstock.cluster.machine import Result
-from penstock.cluster.model import Ack, Barrier, Control, Decision, Lease, Outcome, Scope, Seat, Snapshot
+from penstock.cluster.model import Ack, Barrier, Control, Decision, Kind, Lease, Outcome, Scope, Seat, Snapshot
+from penstock.cluster.node import Node
 from penstock.cluster.participant import Participation
 from penstock.cluster.records import Records
 from penstock.cluster.roster import Roster
@@ -22,7 +23,8 @@ from penstock.cluster.roster import Roster
 Mutant = Callable[[], Iterator[None]]
 MUTANTS: dict[str, Callable[[], Any]] = {}
 _commit, _acquire, _abort = barrier.commit, machine._acquire, machine._abort
-_resolve, _outcome = Duties._resolve, Participation._outcome
+_rotate, _outcome = machine._rotate, Participation._outcome
+_resolve, _barrier, _decide = Duties._resolve, Duties._barrier, Duties._decide
 
 
 def _mutant(change: Mutant) -> Mutant:
@@ -166,6 +168,63 @@ def forgotten_epoch_counts_as_aborted() -> Iterator[None]:
         return _outcome(part, scope, epoch) or Outcome.ABORT
 
     with patch.object(Participation, "_outcome", outcome):
+        yield
+
+
+@_mutant
+def leaving_owners_are_not_drained() -> Iterator[None]:
+    def ask(
+        duty: Duties, scope: str, kind: Kind, required: tuple[Seat, ...], target: tuple[Seat, ...] = ()
+    ) -> Decision | None:
+        staying = tuple(seat for seat in required if seat in target)
+        return _barrier(duty, scope, kind, staying if kind is Kind.DRAIN else required, target)
+
+    with patch.object(Duties, "_barrier", ask):
+        yield
+
+
+@_mutant
+def refusals_are_ignored() -> Iterator[None]:
+    with patch.object(barrier.Alignment, "refusal", None):
+        yield
+
+
+@_mutant
+def published_before_it_is_recorded() -> Iterator[None]:
+    def decide(duty: Duties, scope: str, decision: Decision) -> Decision:
+        duty._lead(lambda lead: duties._consequence(lead, scope, decision))
+        return _decide(duty, scope, decision)
+
+    with patch.object(Duties, "_decide", decide):
+        yield
+
+
+@_mutant
+def lost_session_is_not_noticed() -> Iterator[None]:
+    with patch.object(Node, "_end", lambda node, life: None):
+        yield
+
+
+@_mutant
+def rotate_accepts_any_version() -> Iterator[None]:
+    def rotate(control: Control, command: Rotate) -> Result:
+        if control.assignment == command.snapshot:
+            return _rotate(control, command)
+        wanted = replace(command.snapshot, version=control.assignment.version + 1)
+        after, answer = _rotate(control, replace(command, snapshot=wanted))
+        if after is not control: after = replace(after, assignment=command.snapshot)
+        return after, answer
+
+    with patch.object(machine, "_rotate", rotate):
+        yield
+
+
+@_mutant
+def acks_of_another_session_count() -> Iterator[None]:
+    def stray(barrier: Barrier, ack: Ack) -> str | None:
+        return None if ack.epoch == barrier.epoch else "other epoch"
+
+    with patch.object(barrier, "stray", stray):
         yield
 
 

@@ -152,7 +152,7 @@ def _inside(world: World) -> Iterator[None]:
         stack.enter_context(patch.object(duties, "secrets", secrets))
         # Fewer empty steps, and a history that is pruned within a run.
         stack.enter_context(patch.multiple(node, _WATCH=1.2, _PAUSE=0.3))
-        stack.enter_context(patch.multiple(duties, _TIDY_EVERY=4))
+        stack.enter_context(patch.multiple(duties, _TIDY_EVERY=2))
         for module in (candidate, duties, node):
             stack.enter_context(patch.object(module, "wall_clock", lambda: ""))
         for name in ("control", "snapshot", "member", "ack", "decision"):

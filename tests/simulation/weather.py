@@ -16,8 +16,8 @@ LONGEST_PAUSE = 18.0
 _LEADING = "penstock-lead"
 """The thread that does a leader's duties."""
 
-MOMENTS = ("taken", "rotated", "announced", "ended")
-"""Of the control: the lease got another owner, the assignment another version, an epoch began or ended."""
+MOMENTS = ("taken", "rotated", "announced", "ended", "pruned")
+"""The lease gets another owner, the assignment another version, an epoch begins or ends, a record is deleted."""
 
 
 class Victim(Host, Protocol):

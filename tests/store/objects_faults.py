@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import StoreUnavailable
 from penstock.store import clock
 from penstock.store.objects import ObjectStore
-from penstock.store.objects_bucket import Bucket, Found, Item, Result
+from penstock.store.objects.bucket import Bucket, Found, Item, Result
 
 if TYPE_CHECKING:
     import pytest

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import CorruptFile, StorageFull, StoreUnavailable, UsageError
-from penstock.store import objects
 from penstock.store.base import Store, Write
 from penstock.store.conformance import StoreConformance
 from penstock.store.objects import ObjectStore
-from penstock.store.objects_names import folder_of
+from penstock.store.objects import store as objects
+from penstock.store.objects.names import folder_of
 from tests.store.objects_faults import (
     Fault,
     FaultyBucket,

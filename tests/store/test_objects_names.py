@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.store.objects_names import folder_above, folder_of, key_of, version_name, version_of
+from penstock.store.objects.names import folder_above, folder_of, key_of, version_name, version_of
 
 AWKWARD = [
     "a",

@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 import pytest
 
@@ -20,25 +19,18 @@ from penstock.errors import ConfigError, StoreUnavailable, UsageError
 from penstock.store.base import Store, Write
 from penstock.store.conformance import StoreConformance
 from penstock.store.objects import ObjectStore
-from servers.packages import Missing
 from servers.ports import free_ports
-from servers.seaweed import Seaweed, seaweed
+from servers.seaweed import Seaweed
 from tests.store.objects_faults import Create, make_faulty
 from tests.store.test_objects import INCREMENT
 from tests.store.test_objects_names import AWKWARD
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Seaweed]:
-    with ExitStack() as running:
-        try:
-            server = running.enter_context(seaweed())
-        except Missing as missing:
-            pytest.skip(str(missing))
-        patch = running.enter_context(pytest.MonkeyPatch.context())
-        for name, value in server.environment().items():
-            patch.setenv(name, value)
-        yield server
+@pytest.fixture
+def server(s3: Seaweed, monkeypatch: pytest.MonkeyPatch) -> Seaweed:
+    for name, value in s3.environment().items():
+        monkeypatch.setenv(name, value)
+    return s3
 
 
 @pytest.fixture

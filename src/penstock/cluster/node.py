@@ -230,6 +230,9 @@ class Node:
         self._stopping.set()
         for thread in self._threads:
             thread.join()
+            if self._life is not None:
+                # The first was the pulse: nobody renews any more, and a leader waiting for acks need not go on.
+                self._life.candidate.resign()
         self._threads.clear()
 
     def _is_out(self) -> bool:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from penstock.errors import CorruptFile, StoreUnavailable, UsageError
-from penstock.store.objects_bucket import Bucket, open_bucket
-from penstock.store.objects_names import version_name, version_of
+from penstock.store.objects.bucket import Bucket, open_bucket
+from penstock.store.objects.names import version_name, version_of
 
 _PAUSES = (0.02, 0.1, 0.4)
 

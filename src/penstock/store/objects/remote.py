@@ -26,7 +26,7 @@ from obstore.exceptions import (
 from obstore.store import from_url
 
 from penstock.errors import ConfigError, PenstockError, StoreUnavailable, UsageError
-from penstock.store.objects_bucket import Bucket, Found, Item, Result
+from penstock.store.objects.bucket import Bucket, Found, Item, Result
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from penstock.errors import PenstockError, StorageFull, StoreUnavailable, UsageError
-from penstock.store.objects_bucket import Bucket, Found
+from penstock.store.objects.bucket import Bucket, Found
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _LASTING = frozenset(

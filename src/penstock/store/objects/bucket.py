@@ -60,11 +60,11 @@ def open_bucket(url: str) -> Bucket:
     """The bucket that ``url`` names. No request is made yet."""
     parts = urlsplit(url)
     if parts.scheme == "file" and parts.netloc in ("", "localhost") and len(parts.path) > 1:
-        from penstock.store.objects_directory import Directory
+        from penstock.store.objects.directory import Directory
 
         return Directory(Path(unquote(parts.path)))
     if parts.scheme in _REMOTE and parts.netloc:
-        from penstock.store.objects_remote import RemoteBucket
+        from penstock.store.objects.remote import RemoteBucket
 
         return RemoteBucket(url)
     raise UsageError(f"{url!r} does not name a bucket or directory", hint=f"write {_FORMS}")

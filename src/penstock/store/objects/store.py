@@ -31,10 +31,10 @@ from penstock.errors import PenstockError, StoreUnavailable
 from penstock.store import clock
 from penstock.store.base import Change, Changes, Document, Session, Store, Write
 from penstock.store.keys import check_ttl, check_writes
-from penstock.store.objects_names import folder_above, folder_of, key_of
-from penstock.store.objects_sessions import Sessions
-from penstock.store.objects_table import Head, Seen, Table
-from penstock.store.objects_versions import Record, Version, Versions
+from penstock.store.objects.names import folder_above, folder_of, key_of
+from penstock.store.objects.sessions import Sessions
+from penstock.store.objects.table import Head, Seen, Table
+from penstock.store.objects.versions import Record, Version, Versions
 
 # The newest ones stay however old they seem: the bucket's clock may be set.
 _KEEP = 8

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from penstock.errors import CorruptFile, PenstockError, SessionLost
 from penstock.store import clock
 from penstock.store.base import Session
-from penstock.store.objects_names import SESSIONS
-from penstock.store.objects_versions import Record, Version, Versions
+from penstock.store.objects.names import SESSIONS
+from penstock.store.objects.versions import Record, Version, Versions
 
 _KEEP = 2
 # The owner removes old numbers in batches of this many: a keepalive should be one request.
