@@ -231,7 +231,7 @@ class Node:
         for thread in self._threads:
             thread.join()
             if self._life is not None:
-                # The first was the pulse: nobody renews any more, and a leader waiting for acks need not go on.
+                # The first was the pulse: nobody renews any more, so a leader need not wait for acks.
                 self._life.candidate.resign()
         self._threads.clear()
 

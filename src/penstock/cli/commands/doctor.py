@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +23,7 @@ from penstock.config import shown_url
 from penstock.errors import PenstockError
 
 _LITTLE_SPACE = 1 << 30
+_SOON = 30
 
 Status = Literal["ok", "note", "broken"]
 _MARKS: dict[Status, str] = {"ok": "ok    ", "note": "note  ", "broken": "BROKEN"}
@@ -63,14 +65,15 @@ class Diagnosis:
 def command(desk: Desk, with_spark: bool, archive: bool) -> int:
     """Find out what is missing here.
 
-    Looks at Python, Java, Spark's class archive, the store and the storage, and says what to do about
-    what is wrong. Exits with 1 if something is broken.
+    Looks at Python, Java, Spark's class archive, certificates, the store and the storage, and says what to
+    do about what is wrong. Exits with 1 if something is broken.
     """
     looks: list[Callable[[], Iterator[Finding]]] = [
         _python,
         _packages,
         lambda: _java(archive),
         lambda: _config(desk),
+        lambda: _certificates(desk),
         lambda: _store(desk),
         lambda: _storage(desk),
     ]
@@ -100,7 +103,7 @@ def _packages() -> Iterator[Finding]:
     from importlib.metadata import PackageNotFoundError, version
 
     yield Finding("penstock", "ok", __version__)
-    for name in ("pyspark", "pyarrow", "apsw"):
+    for name in ("pyspark", "pyarrow", "apsw", "grpcio", "obstore", "cryptography"):
         try:
             yield Finding(name, "ok", version(name))
         except PackageNotFoundError:
@@ -123,6 +126,25 @@ def _java(make_archive: bool) -> Iterator[Finding]:
 def _config(desk: Desk) -> Iterator[Finding]:
     path = desk.config.path
     yield Finding("configuration", "ok", str(path) if path else "defaults (no penstock.toml here or above)")
+
+
+def _certificates(desk: Desk) -> Iterator[Finding]:
+    from penstock import tls
+
+    found = desk.config.tls
+    if found is None:
+        return
+    _, cert, _ = found.credentials()
+    certificate = tls.certificates("tls.cert", cert, "")[0]
+    days = (certificate.not_valid_after_utc - datetime.now(UTC)).days
+    soon = days < _SOON
+    name = tls.common_name(certificate)
+    yield Finding(
+        "certificate",
+        "note" if soon else "ok",
+        f"{name}, {found.cert}, valid for {days} more days",
+        f"penstock certs rotate {name}" if soon else "",
+    )
 
 
 def _store(desk: Desk) -> Iterator[Finding]:
