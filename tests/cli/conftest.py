@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from weakref import WeakValueDictionary
 
 import pytest
-from click.testing import CliRunner, Result
 
 from penstock.claims import Board
-from penstock.cli.app import penstock
 from penstock.project import load
 from penstock.runner import runs
 from penstock.runner.manifests import Fingerprint, StagePrint
 from penstock.runner.runs import Run
 from penstock.store import open_store
-
-
-@dataclass(frozen=True)
-class Cli:
-    """Runs commands in a project's folder."""
-
-    folder: Path
-
-    def __call__(self, *arguments: str) -> Result:
-        return CliRunner().invoke(penstock, list(arguments), prog_name="penstock")
-
-    def json(self, *arguments: str) -> Any:
-        result = self(*arguments, "--json")
-        assert result.exit_code == 0, result.output
-        return json.loads(result.stdout)
+from tests.cli.members import FAST, Cluster
+from tests.cli.program import Cli
 
 
 @pytest.fixture
@@ -104,3 +86,12 @@ def _fill(board: Board, project: Cli) -> None:
     first, second, _ = board.claim(session, "a", 3)
     board.ack(first, "0" * 32)
     board.poison(second.range, "ValueError: the price is missing")
+
+
+@pytest.fixture
+def cluster(cli: Cli) -> Iterator[Cluster]:
+    """A cluster with short times on the embedded store, whose members are processes."""
+    cluster = Cluster(cli)
+    cluster.configure(**FAST)
+    yield cluster
+    cluster.end()

@@ -17,7 +17,7 @@ from typing import Any
 
 from penstock.store import Store, open_store
 from penstock.store.filelock import FileLock
-from tests.cli.conftest import Cli
+from tests.cli.program import Cli
 
 FAST = {"lease_ttl": 2.0, "renew_every": 0.5, "member_ttl": 2.0}
 SLOW = {"lease_ttl": 20.0, "renew_every": 5.0, "member_ttl": 20.0}
@@ -124,3 +124,10 @@ class Cluster:
         with lock.held():
             process.signal(signal.SIGSTOP)
         lock.close()
+
+    def end(self) -> None:
+        """Kill what is left."""
+        for process in self.processes:
+            if process.popen.poll() is None:
+                process.popen.kill()
+            process.end()

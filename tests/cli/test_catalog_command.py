@@ -14,7 +14,7 @@ from penstock.catalog import Catalog
 from penstock.cli import exits
 from penstock.cli.app import penstock
 from penstock.store import open_store
-from tests.cli.conftest import Cli
+from tests.cli.program import Cli
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.cli import exits
 from penstock.config import load
-from tests.cli.conftest import Cli
+from tests.cli.program import Cli
 
 if TYPE_CHECKING:
     from click.testing import Result

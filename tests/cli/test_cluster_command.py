@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -30,19 +30,7 @@ from penstock.cluster.sight import Sight
 from penstock.config import ClusterConfig
 from penstock.errors import StoreUnavailable
 from penstock.store.memory import MemoryStore
-from tests.cli.conftest import Cli
 from tests.cli.members import FAST, SLOW, Cluster
-
-
-@pytest.fixture
-def cluster(cli: Cli) -> Iterator[Cluster]:
-    cluster = Cluster(cli)
-    cluster.configure(**FAST)
-    yield cluster
-    for process in cluster.processes:
-        if process.popen.poll() is None:
-            process.popen.kill()
-        process.end()
 
 
 def leads(name: str, token: int) -> Callable[[Any], bool]:

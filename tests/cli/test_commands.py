@@ -8,7 +8,7 @@ from pathlib import Path
 from penstock.cli import exits
 from penstock.runner import runs
 from penstock.store import open_store
-from tests.cli.conftest import Cli
+from tests.cli.program import Cli
 
 
 def test_init_refuses_to_overwrite(project: Cli) -> None:

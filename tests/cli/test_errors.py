@@ -11,7 +11,7 @@ from penstock import errors
 from penstock.cli import exits
 from penstock.cli.running import Result
 from penstock.cli.wording import COMMANDS, in_commands
-from tests.cli.conftest import Cli
+from tests.cli.program import Cli
 
 
 def test_an_error_says_code_what_and_next(project: Cli) -> None:

@@ -8,7 +8,7 @@ import pytest
 from penstock.cli import exits
 from penstock.runner import Output
 from penstock.storage import FileRecord
-from tests.cli.conftest import Cli
+from tests.cli.program import Cli
 
 DATA = b"rows"
 

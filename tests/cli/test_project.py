@@ -7,7 +7,7 @@ import pytest
 
 from penstock.errors import DefinitionError, UnknownField, UsageError
 from penstock.project import load, load_pipeline, own_modules
-from tests.cli.conftest import Cli
+from tests.cli.program import Cli
 
 HEAD = """
 from __future__ import annotations

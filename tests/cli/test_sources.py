@@ -6,7 +6,7 @@ from penstock.cli import exits
 from penstock.cli.sources import Source, parse
 from penstock.project import load
 from penstock.store import open_store
-from tests.cli.conftest import Cli
+from tests.cli.program import Cli
 
 
 def test_what_is_said_about_an_input_is_gathered(project: Cli) -> None:

@@ -54,7 +54,9 @@ class History:
         barrier = control.scope(scope).open
         if barrier is None or barrier.epoch != epoch:
             return self._check(False, f"{said} was recorded while {barrier} is open")
-        self._check(decision.previous == control.scope(scope).committed, f"{said} follows {decision.previous}")
+        self._check(
+            decision.previous == control.scope(scope).committed, f"{said} follows {decision.previous}"
+        )
         kept = (decision.token, decision.assignment, decision.kind)
         self._check(kept == (barrier.token, barrier.assignment, barrier.kind), f"{said} has {kept}")
         if control.lease.token != barrier.token:
@@ -62,7 +64,9 @@ class History:
         if decision.outcome is Outcome.COMMIT:
             self._committed(control, scope, barrier, decision, said)
 
-    def _committed(self, control: Control, scope: str, barrier: Barrier, decision: Decision, said: str) -> None:
+    def _committed(
+        self, control: Control, scope: str, barrier: Barrier, decision: Decision, said: str
+    ) -> None:
         required = {seat.member: seat.session for seat in barrier.required}
         acks = {m: self._acks.get((scope, barrier.epoch, s)) for m, s in required.items()}
         self._check(decision.acked == tuple(sorted(required)), f"{said} counts {decision.acked}")

@@ -85,7 +85,8 @@ class Referee:
         self._check(new.sequence == old.sequence + 1, f"sequence {old.sequence} became {new.sequence}")
         taken = new.owner is not None and new.owner != old.owner
         self._check(
-            new.token == old.token + taken, f"token {old.token} of {old.owner} became {new.token} of {new.owner}"
+            new.token == old.token + taken,
+            f"token {old.token} of {old.owner} became {new.token} of {new.owner}",
         )
         if new.owner is None:
             return f"gives the lease up, token {new.token}"
@@ -141,7 +142,9 @@ class Referee:
         self._check(barrier.token == new.lease.token, f"{said} with token {barrier.token}")
         self._check(barrier.assignment == new.assignment.version, f"{said} for {barrier.assignment}")
         seats = set(new.assignment.seats)
-        whole = set(barrier.required) == seats if barrier.kind is Kind.EPOCH else seats >= set(barrier.required)
+        whole = (
+            set(barrier.required) == seats if barrier.kind is Kind.EPOCH else seats >= set(barrier.required)
+        )
         self._check(whole, f"{said} to {barrier.required}")
         self.history.announced(name, barrier)
         self._happened("announced")
@@ -153,7 +156,9 @@ class Referee:
         self._check(after.next == before.next, f"{said}, and the next number becomes {after.next}")
         decision = self.history.decisions.get((name, barrier.epoch))
         outcome = Outcome.COMMIT if committed else Outcome.ABORT
-        self._check(decision is not None and decision.outcome is outcome, f"{said}: its record says {decision}")
+        self._check(
+            decision is not None and decision.outcome is outcome, f"{said}: its record says {decision}"
+        )
         if committed:
             grows = before.committed < after.committed == barrier.epoch
             self._check(grows, f"{said}: committed went from {before.committed} to {after.committed}")
