@@ -38,7 +38,7 @@ def run(lab: Lab) -> Iterator[Result]:
             with open_store(url) as store, Leader(store) as leader, members(url, others, CONFIG):
                 wait_until(lambda lead=leader, n=count: lead.seats() == n, f"{count} members")  # type: ignore[misc]
                 yield compare(
-                    f"(b) barrier of {count} members \u00f7 one write, {name} (ms)",
+                    f"(b) barrier of {count} members ÷ one write, {name} (ms)",
                     leader.barrier,
                     lambda s=store: _write(s),  # type: ignore[misc]
                     repeat=lab.repeat,

@@ -23,7 +23,7 @@ NAMES = ("one", "two", "three")
 def run(lab: Lab) -> Iterator[Result]:
     for name, urls in stores(lab):
         yield compare(
-            f"(c) kill -9 of the leader to the next one \u00f7 ttl, {name} (s)",
+            f"(c) kill -9 of the leader to the next one ÷ ttl, {name} (s)",
             lambda u=urls: _gap(next(u)),  # type: ignore[misc]
             lambda: CONFIG.lease_ttl,
             repeat=lab.repeat,

@@ -25,7 +25,7 @@ def run(lab: Lab) -> Iterator[Result]:
         least = len(many.vnodes(newest))
         for word, before, after in (("join", few, many), ("leave", many, few)):
             count = float(len(moved(before, after)))
-            name = f"(d) virtual nodes moved, {word} {size} \u2194 {size + 1}"
+            name = f"(d) virtual nodes moved, {word} {size} ↔ {size + 1}"
             yield Result.of(name, [count], [least], goal=1.0)
 
 

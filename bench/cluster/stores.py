@@ -16,4 +16,4 @@ def stores(lab: Lab) -> Iterator[tuple[str, Iterator[str]]]:
     for size in (1, 3):
         with EtcdCluster(size) as cluster:
             hosts = ",".join(cluster.endpoints)
-            yield f"etcd \u00d7 {size}", (f"etcd://{hosts}/bench{number}" for number in count())
+            yield f"etcd × {size}", (f"etcd://{hosts}/bench{number}" for number in count())

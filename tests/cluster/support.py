@@ -11,7 +11,7 @@ from penstock.cluster.assignment import part_owners
 from penstock.cluster.candidate import Candidate
 from penstock.cluster.duties import Duties
 from penstock.cluster.keys import Keys
-from penstock.cluster.model import Barrier, Control, Decision, Member, Scope, Snapshot
+from penstock.cluster.model import Barrier, Control, Decision, Member, Outcome, Scope, Snapshot
 from penstock.cluster.participant import Participant, Participation, Work
 from penstock.cluster.records import Records
 from penstock.cluster.room import Room
@@ -197,6 +197,17 @@ class Instance:
         assert decision is not None
         return decision
 
+    def fall_silent(self) -> None:
+        """Stay alive and answer no more; whoever leads keeps its lease while it waits."""
+        self.world.instances.remove(self)
+
+        def idle() -> None:
+            self.session.keepalive()
+            self.world.renew()
+
+        for other in self.world.instances:
+            other.line.idle = idle
+
     def die(self) -> None:
         """Gone for the store and for good."""
         self.session.close()
@@ -272,6 +283,27 @@ class World:
         """The state of each part at the last committed epoch."""
         decision = Records(self.store, KEYS).decision(SCOPE, self.scope.committed)
         return {part: int(state) for part, state in decision.states.items()} if decision else {}
+
+    @property
+    def owners(self) -> set[str]:
+        """Those who own at least one virtual node."""
+        assignment = self.control.assignment
+        return {assignment.seats[index].member for index in assignment.owners}
+
+    def assert_consistent(self) -> None:
+        """Every part was worked on once in every epoch that was committed."""
+        committed = [d for d in self.decisions.values() if d.outcome is Outcome.COMMIT]
+        assert [d.previous for d in committed] == [0, *(d.epoch for d in committed[:-1])]
+        assert self.counts == dict.fromkeys(PARTS, len(committed))
+
+
+def refuse(barrier: Barrier) -> None:
+    """For `Counting.on_prepare`."""
+    raise OSError(f"cannot do {barrier.epoch}")
+
+
+def follow(barrier: Barrier) -> None:
+    """For `Counting.on_prepare`: nothing special."""
 
 
 def bare(decision: Decision) -> Decision:

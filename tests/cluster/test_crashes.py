@@ -23,6 +23,8 @@ from penstock.config import ClusterConfig
 from penstock.store.sqlite import SqliteStore
 from tests.cluster.support import KEYS, PARTS, SCOPE, Counting, until
 
+pytestmark = pytest.mark.usefixtures("lively")
+
 ROOT = Path(__file__).parents[2]
 SHORT = ClusterConfig(
     "test", vnodes=64, lease_ttl=1.2, renew_every=0.3, member_ttl=1.0, barrier_timeout=20.0, history=64

@@ -245,7 +245,7 @@ class Clusters(RuleBasedStateMachine):
 
 
 PROFILE = settings(
-    max_examples=200,
+    max_examples=120,
     stateful_step_count=50,
     deadline=None,
     derandomize=True,

@@ -24,6 +24,8 @@ from penstock.store.memory import MemoryStore
 from penstock.store.sqlite import SqliteStore
 from tests.cluster.support import KEYS, PARTS, SCOPE, Counting, until
 
+pytestmark = pytest.mark.usefixtures("lively")
+
 SHORT = ClusterConfig(
     "test", vnodes=64, lease_ttl=1.2, renew_every=0.3, member_ttl=1.0, barrier_timeout=20.0, history=64
 )
@@ -139,23 +141,23 @@ def test_three_agree(cluster: Cluster) -> None:
     cluster.assert_consistent()
 
 
-def test_a_leader_that_leaves_hands_over_at_once(cluster: Cluster) -> None:
-    cluster.start("ann", config=LONG)
-    until(cluster.leader, "ann leads")
-    cluster.start("ben", "cyd", config=LONG)
-    cluster.until_seated(*NAMES)
-    cluster.until_epochs(2)
+def test_a_leader_that_leaves_hands_over_at_once(memory: Cluster) -> None:
+    memory.start("ann", config=LONG)
+    until(memory.leader, "ann leads")
+    memory.start("ben", "cyd", config=LONG)
+    memory.until_seated(*NAMES)
+    memory.until_epochs(2)
     began = time.monotonic()
-    assert cluster.nodes.pop("ann").leave()
-    cluster.until_seated("ben", "cyd")
-    cluster.until_epochs(2)
+    assert memory.nodes.pop("ann").leave()
+    memory.until_seated("ben", "cyd")
+    memory.until_epochs(2)
     assert time.monotonic() - began < 20
-    control = cluster.control
+    control = memory.control
     assert control.lease.member in ("ben", "cyd")
     assert control.terms[-1].how == "handed over"
-    assert [member.id for member in cluster.roster.all()] == ["ben", "cyd"]
-    assert cluster.participants["ann"].owned == {}
-    cluster.assert_consistent()
+    assert [member.id for member in memory.roster.all()] == ["ben", "cyd"]
+    assert memory.participants["ann"].owned == {}
+    memory.assert_consistent()
 
 
 def test_a_member_that_leaves_is_drained_first(memory: Cluster) -> None:
@@ -192,6 +194,7 @@ def test_the_last_one_leaves_everything_in_the_store(memory: Cluster) -> None:
     memory.assert_consistent()
 
 
+@pytest.mark.parametrize("cluster", ["sqlite"], indirect=True)
 def test_a_restart_of_the_whole_cluster_keeps_the_assignment(cluster: Cluster) -> None:
     cluster.start(*NAMES)
     before = cluster.until_seated(*NAMES)
@@ -209,18 +212,18 @@ def test_a_restart_of_the_whole_cluster_keeps_the_assignment(cluster: Cluster) -
     cluster.assert_consistent()
 
 
-def test_a_member_that_stops_without_a_word_is_replaced(cluster: Cluster) -> None:
-    cluster.start(*NAMES)
-    before = cluster.until_seated(*NAMES)
-    cluster.until_epochs(2)
-    gone = cluster.control.lease.member
-    cluster.nodes.pop(gone).stop()
+def test_a_member_that_stops_without_a_word_is_replaced(memory: Cluster) -> None:
+    memory.start(*NAMES)
+    before = memory.until_seated(*NAMES)
+    memory.until_epochs(2)
+    gone = memory.control.lease.member
+    memory.nodes.pop(gone).stop()
     rest = [name for name in NAMES if name != gone]
-    after = cluster.until_seated(*rest)
-    cluster.until_epochs(2)
+    after = memory.until_seated(*rest)
+    memory.until_epochs(2)
     assert moved(before, after) == before.vnodes(gone)
-    assert cluster.control.terms[-1].how == "expired"
-    cluster.assert_consistent()
+    assert memory.control.terms[-1].how == "expired"
+    memory.assert_consistent()
 
 
 def test_a_node_whose_session_was_lost_comes_back(memory: Cluster) -> None:

@@ -8,19 +8,17 @@ from typing import Any
 
 import pytest
 
-from penstock.cluster import codec
 from penstock.cluster.assignment import successor
 from penstock.cluster.commands import Abort, Acquire, Command, Prepare, Publish, Rotate
 from penstock.cluster.machine import Accepted
-from penstock.cluster.model import Ack, Barrier, Control, Decision, Kind, Member, Outcome, Seat
-from penstock.cluster.node import Node
-from penstock.cluster.participant import Bystander, Participation, Work
+from penstock.cluster.model import Ack, Barrier, Control, Decision, Kind, Outcome, Seat
+from penstock.cluster.participant import Participation, Work
 from penstock.cluster.records import Records
 from penstock.cluster.room import Room
-from penstock.errors import SessionLost, StoreUnavailable
+from penstock.errors import StoreUnavailable
 from penstock.store.keys import MAX_DOCUMENT
 from penstock.store.memory import MemoryStore
-from tests.cluster.support import CONFIG, KEYS, SCOPE, Clock, Counting, Line, cut
+from tests.cluster.support import KEYS, SCOPE, Clock, Counting, Line, cut
 
 ANN, BEN = Seat("ann", "s1"), Seat("ben", "s2")
 
@@ -381,89 +379,3 @@ def test_a_late_ack_does_not_hide_that_of_the_next_session(stage: Stage) -> None
     stage.records.write_ack(SCOPE, newer)
     stage.records.write_ack(SCOPE, Ack("ann", "s1", 8, 2, {"p": "8"}))
     assert stage.ack == newer
-
-
-# a session that is lost
-
-
-class Life:
-    """A node that the test drives step by step; it works on a barrier while its leader waits for that."""
-
-    def __init__(self) -> None:
-        self.clock = Clock()
-        self.store = MemoryStore(self.clock)
-        self.line = Line(self.store, self.clock)
-        self.participant = Counting("ann")
-        scopes, move = {SCOPE: self.participant}, self.clock.move
-        member = Member("ann", "", "1")
-        self.node = Node(self.line, member, CONFIG, scopes, {SCOPE: 1.0}, self.clock, move)
-
-    def session(self) -> str | None:
-        return self.node.session
-
-    def turn(self) -> None:
-        self.node.pulse()
-        self.line.idle = self.take_part
-        self.node.lead()
-        self.take_part()
-
-    def take_part(self) -> None:
-        self.line.idle = lambda: None
-        self.node.take_part(SCOPE)
-
-    def end_session(self) -> None:
-        self.clock.move(CONFIG.member_ttl)
-        with pytest.raises(SessionLost):
-            self.node.pulse()
-
-
-def test_a_lost_session_fences_everything_and_a_new_one_begins_anew() -> None:
-    life = Life()
-    life.turn()
-    session = life.session()
-    assert life.participant.log == ["assigned 1", "epoch 1", "committed 1"]
-    life.end_session()
-    assert life.session() is None
-    life.node.take_part(SCOPE)
-    assert life.participant.log[3:] == ["fenced"]
-    assert life.participant.owned == {}
-    life.node.take_part(SCOPE)
-    assert life.participant.log[3:] == ["fenced"], "once is enough"
-    while life.participant.log[-1] == "fenced":
-        life.turn()
-    assert life.session() not in (None, session)
-    assert life.participant.log[4] == "assigned 2"
-
-
-def test_between_two_turns_a_new_session_still_fences_the_old_one() -> None:
-    life = Life()
-    life.turn()
-    life.end_session()
-    life.node.pulse()
-    life.node.take_part(SCOPE)
-    assert life.participant.log == ["assigned 1", "epoch 1", "committed 1", "fenced"]
-
-
-def test_a_participant_that_cannot_be_fenced_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    life = Life()
-    life.turn()
-    life.end_session()
-    with monkeypatch.context() as broken:
-        broken.setattr(life.participant, "fenced", lambda: cut("fenced", ""))
-        with pytest.raises(StoreUnavailable):
-            life.node.take_part(SCOPE)
-    life.node.take_part(SCOPE)
-    assert life.participant.log[-1] == "fenced"
-
-
-def test_a_bystander_answers_and_owns_nothing() -> None:
-    barrier = Barrier(1, Kind.EPOCH, 1, 1, (ANN,))
-    assert Bystander().prepare(barrier) == Work()
-
-
-def test_acks_of_the_right_kind_are_read_back(stage: Stage) -> None:
-    stage.announce()
-    stage.part.step()
-    document = stage.store.get(KEYS.ack(SCOPE, "ann"))
-    assert document is not None
-    assert codec.decode_ack(document.key, document.value) == stage.ack

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.cluster.assignment import part_owners
 from penstock.cluster.model import Ack, Barrier, Control, Decision, Kind, Outcome
-from tests.simulation.participant import PARTS, value_of
+from tests.simulation.participant import PARTS, base_of, value_of
 from tests.simulation.store import Backend
 from tests.simulation.world import Host, World
 
@@ -13,8 +13,7 @@ class History:
     def __init__(self, world: World, backend: Backend) -> None:
         self._world = world
         self._backend = backend
-        self.decisions: dict[tuple[str, int], Decision] = {}
-        """The first record of each epoch: the only one that counts."""
+        self._decisions: dict[tuple[str, int], Decision] = {}
         self.late = 0
         """How many records were made by somebody who did not lead any more: its successor must adopt them."""
         self.ghosts = 0
@@ -24,17 +23,18 @@ class History:
         one ``previous`` to the next, was ever committed.
         """
         self._pruned: set[tuple[str, int]] = set()
-        self._barriers: dict[tuple[str, int], Barrier] = {}
         self._acks: dict[tuple[str, int, str], Ack] = {}
         self._states: dict[str, dict[str, str]] = {}
 
-    def announced(self, scope: str, barrier: Barrier) -> None:
-        self._barriers[scope, barrier.epoch] = barrier
+    def outcome(self, scope: str, epoch: int) -> Outcome | None:
+        """How an epoch was decided, once and for all."""
+        decision = self._decisions.get((scope, epoch))
+        return decision.outcome if decision else None
 
     def ack(self, writer: Host, scope: str, ack: Ack) -> None:
         """A member's answer reached the store."""
         own = self._backend.opened.get(ack.session) is writer
-        self._check(own, f"{writer.name} acked for the session {ack.session}")
+        self._world.check(own, f"{writer.name} acked for the session {ack.session}")
         said = "refuses" if ack.refusal else "acks"
         self._world.say(writer.name, f"{said} epoch {ack.epoch} of {scope}: {dict(ack.states)}")
         self._acks.setdefault((scope, ack.epoch, ack.session), ack)
@@ -44,69 +44,87 @@ class History:
     ) -> None:
         """A record was created, changed or deleted."""
         if decision is None:
-            return self._deleted(control, scope, epoch)
+            self._deleted(control, scope, epoch)
+            return
         said = f"{decision.outcome} of {decision.kind} {epoch} of {scope}"
         self._world.say(writer.name, f"records {said} {decision.reason}")
-        self._check(decision.epoch == epoch, f"the record of {epoch} is of {decision.epoch}")
-        if (scope, epoch) in self.decisions:
-            return self._again(scope, epoch, decision)
-        self.decisions[scope, epoch] = decision
-        barrier = control.scope(scope).open
-        if barrier is None or barrier.epoch != epoch:
-            return self._check(False, f"{said} was recorded while {barrier} is open")
-        self._check(
-            decision.previous == control.scope(scope).committed, f"{said} follows {decision.previous}"
-        )
-        kept = (decision.token, decision.assignment, decision.kind)
-        self._check(kept == (barrier.token, barrier.assignment, barrier.kind), f"{said} has {kept}")
-        if control.lease.token != barrier.token:
-            self.late += decision.outcome is Outcome.COMMIT
-        if decision.outcome is Outcome.COMMIT:
-            self._committed(control, scope, barrier, decision, said)
+        self._world.check(decision.epoch == epoch, f"the record of {epoch} is of {decision.epoch}")
+        if (scope, epoch) in self._decisions:
+            self._again(scope, epoch, decision)
+        else:
+            self._decisions[scope, epoch] = decision
+            self._decided(control, scope, decision, said)
 
-    def _committed(
+    def _decided(self, control: Control, scope: str, decision: Decision, said: str) -> None:
+        state = control.scope(scope)
+        barrier = state.open
+        if barrier is None or barrier.epoch != decision.epoch:
+            self._world.fail(f"{said} was recorded while {barrier} is open")
+            return
+        self._world.check(decision.previous == state.committed, f"{said} follows {decision.previous}")
+        kept = (decision.token, decision.assignment, decision.kind)
+        self._world.check(kept == (barrier.token, barrier.assignment, barrier.kind), f"{said} has {kept}")
+        if decision.outcome is Outcome.COMMIT:
+            self.late += control.lease.token != barrier.token
+            self._states_follow(control, scope, barrier, decision, said)
+            self._watermark_follows(state.watermark, self._good(scope, barrier, said), decision, said)
+
+    def _good(self, scope: str, barrier: Barrier, said: str) -> dict[str, Ack]:
+        """The acks that a commit needs, by member; one that is missing breaks an invariant."""
+        good: dict[str, Ack] = {}
+        for seat in barrier.required:
+            ack = self._acks.get((scope, barrier.epoch, seat.session))
+            if ack is not None and ack.refusal is None and ack.assignment == barrier.assignment:
+                good[seat.member] = ack
+            else:
+                self._world.fail(f"{said} without a good ack of {seat.member}: {ack}")
+        return good
+
+    def _states_follow(
         self, control: Control, scope: str, barrier: Barrier, decision: Decision, said: str
     ) -> None:
-        required = {seat.member: seat.session for seat in barrier.required}
-        acks = {m: self._acks.get((scope, barrier.epoch, s)) for m, s in required.items()}
-        self._check(decision.acked == tuple(sorted(required)), f"{said} counts {decision.acked}")
-        before = self._states.get(scope, {})
-        expected, marks = dict(before), []
+        """Each part goes on from where it was, by the hand of its owner, as that owner has acked."""
+        good, before = self._good(scope, barrier, said), self._states.get(scope, {})
+        self._world.check(decision.acked == tuple(sorted(good)), f"{said} counts {decision.acked}")
         owners = part_owners(control.assignment, scope, PARTS)
-        for member, ack in acks.items():
-            if ack is None or ack.refusal is not None or ack.assignment != barrier.assignment:
-                return self._check(False, f"{said} without a good ack of {member}: {ack}")
-            marks += [ack.watermark] if ack.watermark is not None else []
+        expected = dict(before)
+        for member, ack in good.items():
             expected |= ack.states
             wrong = [part for part in ack.states if owners[part] != member]
-            self._check(not wrong, f"{said}: {member} acked {wrong}, which belong to others")
-        self._check(decision.states == expected, f"{said} has {decision.states}, acked were {expected}")
+            self._world.check(not wrong, f"{said}: {member} acked {wrong}, which belong to others")
+        self._world.check(decision.states == expected, f"{said} has {decision.states}, not {expected}")
         for part, state in decision.states.items():
-            chained = state == before.get(part) or int(state.partition(">")[0]) == value_of(before.get(part))
-            self._check(chained, f"{said}: {part} goes from {before.get(part)} to {state}")
-        self._watermark(control.scope(scope).watermark, marks, decision, said)
+            old = before.get(part)
+            self._world.check(
+                state == old or base_of(state) == value_of(old), f"{said}: {part} goes from {old} to {state}"
+            )
         self._states[scope] = dict(decision.states)
 
-    def _watermark(self, before: int | None, marks: list[int], decision: Decision, said: str) -> None:
+    def _watermark_follows(
+        self, before: int | None, good: dict[str, Ack], decision: Decision, said: str
+    ) -> None:
         """A drain leaves it; else it is the least of what was said, and never less than before."""
-        said_now = [min(marks)] if marks and decision.kind is Kind.EPOCH else []
-        expected = max([*([before] if before is not None else []), *said_now], default=None)
-        self._check(decision.watermark == expected, f"{said}: watermark {decision.watermark}, not {expected}")
+        marks = [ack.watermark for ack in good.values() if ack.watermark is not None]
+        least = [min(marks)] if marks and decision.kind is Kind.EPOCH else []
+        expected = max([*([] if before is None else [before]), *least], default=None)
+        self._world.check(
+            decision.watermark == expected, f"{said}: watermark {decision.watermark}, not {expected}"
+        )
 
     def _again(self, scope: str, epoch: int, decision: Decision) -> None:
-        first = self.decisions[scope, epoch]
+        first = self._decisions[scope, epoch]
         if (scope, epoch) in self._pruned:
             self._pruned.remove((scope, epoch))
             self.ghosts += decision.outcome is not first.outcome
         else:
-            self._check(False, f"epoch {epoch} of {scope} was {first.outcome}, and is {decision.outcome} now")
+            self._world.check(
+                decision == first, f"epoch {epoch} of {scope} was {first}, and is {decision} now"
+            )
 
     def _deleted(self, control: Control, scope: str, epoch: int) -> None:
         now = control.scope(scope)
         needed = epoch == now.committed or (now.open is not None and epoch == now.open.epoch)
-        self._check(not needed, f"the record of epoch {epoch} of {scope} was deleted while it is needed")
+        self._world.check(
+            not needed, f"the record of epoch {epoch} of {scope} was deleted while it is needed"
+        )
         self._pruned.add((scope, epoch))
-
-    def _check(self, holds: bool, what: str) -> None:
-        if not holds:
-            self._world.fail(what)

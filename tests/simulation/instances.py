@@ -1,4 +1,4 @@
-"""Simulated instances: real nodes on virtual threads, and the processes around them that stop, die and return."""
+"""Simulated instances: real nodes on virtual threads, in processes that stop, die and come back."""
 
 from __future__ import annotations
 

@@ -6,11 +6,12 @@ It judges by documents alone, with rules written down a second time, and by what
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from penstock.cluster import codec
 from penstock.cluster.election import Leadership
 from penstock.cluster.keys import Keys
-from penstock.cluster.model import Barrier, Control, Decision, Kind, Lease, Outcome, Scope, Snapshot
+from penstock.cluster.model import Barrier, Control, Kind, Lease, Outcome, Scope, Snapshot
 from tests.simulation.history import History
 from tests.simulation.store import Backend
 from tests.simulation.world import Host, World
@@ -59,17 +60,20 @@ class Referee:
             self._member(writer, key, before, after)
         elif rest.startswith("assignments/") and after:
             snapshot = codec.decode_snapshot(key, after)
-            self._check(snapshot == self._snapshots.get(snapshot.version), "archived another assignment")
+            self._world.check(
+                snapshot == self._snapshots.get(snapshot.version), "archived another assignment"
+            )
         self.check_leaders()
 
     def check_leaders(self) -> None:
         """At most one instance believes that it leads."""
         leaders = [(host.name, held.token) for host, held in self._leaders()]
-        self._check(len(leaders) <= 1, f"{leaders} all believe that they lead")
+        self._world.check(len(leaders) <= 1, f"{leaders} all believe that they lead")
 
     def _control(self, writer: Host, after: bytes | None) -> None:
         if after is None:
-            return self._check(False, "the control document was deleted")
+            self._world.fail("the control document was deleted")
+            return
         old, new = self.control, codec.decode_control(self._keys.control, after)
         self.control = new
         if new.lease != old.lease:
@@ -82,9 +86,9 @@ class Referee:
         self._world.say(writer.name, what)
 
     def _lease(self, old: Lease, new: Lease) -> str:
-        self._check(new.sequence == old.sequence + 1, f"sequence {old.sequence} became {new.sequence}")
+        self._world.check(new.sequence == old.sequence + 1, f"sequence {old.sequence} became {new.sequence}")
         taken = new.owner is not None and new.owner != old.owner
-        self._check(
+        self._world.check(
             new.token == old.token + taken,
             f"token {old.token} of {old.owner} became {new.token} of {new.owner}",
         )
@@ -93,38 +97,42 @@ class Referee:
         if taken:
             self._happened("taken")
         known = self._owners.setdefault(new.token, new.owner)
-        self._check(known == new.owner, f"token {new.token} belongs to {known} and to {new.owner}")
+        self._world.check(known == new.owner, f"token {new.token} belongs to {known} and to {new.owner}")
         return f"{'takes' if taken else 'renews'} the lease, token {new.token}, sequence {new.sequence}"
 
     def _fence(self, writer: Host, lease: Lease) -> None:
         """Only the one who leads changes the control."""
         session = (lease.owner or "").partition("#")[2]
         leads = self._backend.opened.get(session) is writer
-        self._check(leads, f"{writer.name} wrote while {lease.owner} leads with token {lease.token}")
+        self._world.check(leads, f"{writer.name} wrote while {lease.owner} leads with token {lease.token}")
 
     def _rotated(self, old: Control, new: Control) -> str:
         before, after = old.assignment, new.assignment
-        self._check(after.version == before.version + 1, f"version {before.version} became {after.version}")
+        self._world.check(
+            after.version == before.version + 1, f"version {before.version} became {after.version}"
+        )
         known = self._snapshots.setdefault(after.version, after)
-        self._check(known == after, f"assignment version {after.version} changed")
-        self._check(after.token == new.lease.token, "the assignment has another token than the lease")
+        self._world.check(known == after, f"assignment version {after.version} changed")
+        self._world.check(after.token == new.lease.token, "the assignment has another token than the lease")
         members = [seat.member for seat in after.seats]
-        self._check(bool(members) and len(set(members)) == len(members), f"seats are {after.seats}")
-        self._check(len(after.owners) == self._vnodes, f"{len(after.owners)} virtual nodes")
-        self._check(all(0 <= i < len(members) for i in after.owners), f"owners are {after.owners}")
-        for name, scope in new.scopes.items():
-            self._check(scope.open is None, f"rotated while an epoch of {name} is open")
+        self._world.check(bool(members) and len(set(members)) == len(members), f"seats are {after.seats}")
+        self._world.check(len(after.owners) == self._vnodes, f"{len(after.owners)} virtual nodes")
+        self._world.check(all(0 <= i < len(members) for i in after.owners), f"owners are {after.owners}")
+        for name, scope in old.scopes.items():
+            self._world.check(scope.open is None, f"rotated while an epoch of {name} is open")
+            kept = new.scopes.get(name) == replace(scope, drained=None)
+            self._world.check(kept, f"the rotation changed the scope {name}")
         self._happened("rotated")
         return f"rotates to version {after.version}: {', '.join(members)}"
 
     def _moved(self, old: Control, new: Control) -> str:
         changed = [name for name in new.scopes if old.scopes.get(name) != new.scopes[name]]
         if len(changed) != 1 or old.scopes.keys() - new.scopes.keys():
-            self._check(False, f"one write changed the scopes {changed}")
+            self._world.fail(f"one write changed the scopes {changed}")
             return "?"
         name = changed[0]
         before, after = old.scope(name), new.scope(name)
-        self._check(
+        self._world.check(
             before.watermark is None or (after.watermark is not None and after.watermark >= before.watermark),
             f"the watermark of {name} went from {before.watermark} to {after.watermark}",
         )
@@ -132,36 +140,33 @@ class Referee:
             return self._announced(name, before, after, after.open, new)
         if before.open is not None and after.open is None:
             return self._ended(name, before, after, before.open)
-        self._check(False, f"scope {name} went from {before} to {after}")
+        self._world.fail(f"scope {name} went from {before} to {after}")
         return "?"
 
     def _announced(self, name: str, before: Scope, after: Scope, barrier: Barrier, new: Control) -> str:
         said = f"announces {barrier.kind} {barrier.epoch} of {name}"
-        self._check(barrier.epoch == before.next == after.next - 1, f"{said}, after {before.next - 1}")
-        self._check(after.committed == before.committed, f"{said}: committed changed")
-        self._check(barrier.token == new.lease.token, f"{said} with token {barrier.token}")
-        self._check(barrier.assignment == new.assignment.version, f"{said} for {barrier.assignment}")
+        self._world.check(barrier.epoch == before.next == after.next - 1, f"{said}, after {before.next - 1}")
+        self._world.check(after.committed == before.committed, f"{said}: committed changed")
+        self._world.check(barrier.token == new.lease.token, f"{said} with token {barrier.token}")
+        self._world.check(barrier.assignment == new.assignment.version, f"{said} for {barrier.assignment}")
         seats = set(new.assignment.seats)
         whole = (
             set(barrier.required) == seats if barrier.kind is Kind.EPOCH else seats >= set(barrier.required)
         )
-        self._check(whole, f"{said} to {barrier.required}")
-        self.history.announced(name, barrier)
+        self._world.check(whole, f"{said} to {barrier.required}")
         self._happened("announced")
         return f"{said} to {', '.join(seat.member for seat in barrier.required) or 'nobody'}"
 
     def _ended(self, name: str, before: Scope, after: Scope, barrier: Barrier) -> str:
         committed = after.committed != before.committed
         said = f"{'publishes' if committed else 'aborts'} epoch {barrier.epoch} of {name}"
-        self._check(after.next == before.next, f"{said}, and the next number becomes {after.next}")
-        decision = self.history.decisions.get((name, barrier.epoch))
+        self._world.check(after.next == before.next, f"{said}, and the next number becomes {after.next}")
+        decided = self.history.outcome(name, barrier.epoch)
         outcome = Outcome.COMMIT if committed else Outcome.ABORT
-        self._check(
-            decision is not None and decision.outcome is outcome, f"{said}: its record says {decision}"
-        )
+        self._world.check(decided is outcome, f"{said}: its record says {decided}")
         if committed:
             grows = before.committed < after.committed == barrier.epoch
-            self._check(grows, f"{said}: committed went from {before.committed} to {after.committed}")
+            self._world.check(grows, f"{said}: committed went from {before.committed} to {after.committed}")
         self._happened("ended")
         return said
 
@@ -171,7 +176,9 @@ class Referee:
         if old is not None and (new is None or new.session != old.session):
             own = self._backend.opened.get(old.session) is writer
             alive = self._backend.is_alive(old.session)
-            self._check(own or not alive, f"the entry of {old.id} was removed while its session is alive")
+            self._world.check(
+                own or not alive, f"the entry of {old.id} was removed while its session is alive"
+            )
         state = "gone" if new is None else f"leaving={new.leaving} session={new.session}"
         self._world.say(writer.name, f"member {key.rpartition('/')[2]}: {state}")
 
@@ -184,7 +191,7 @@ class Referee:
         if not self._backend.is_alive(session):
             return  # the others have given it up, and nothing that it does will count
         others = [h.name for h, s in running.items() if h is not host and self._works(h, s)]
-        self._check(not others, f"{host.name} starts {scope}/{part} while {others} work on it")
+        self._world.check(not others, f"{host.name} starts {scope}/{part} while {others} work on it")
 
     def stopped(self, host: Host, scope: str, part: str) -> None:
         self._running.get((scope, part), {}).pop(host, None)
@@ -196,11 +203,10 @@ class Referee:
 
     def heard(self, host: Host, scope: str, epoch: int, committed: bool) -> None:
         """A participant was told how an epoch ended."""
-        decision = self.history.decisions.get((scope, epoch))
-        outcome = Outcome.COMMIT if committed else Outcome.ABORT
-        self._check(
-            decision is not None and decision.outcome is outcome,
-            f"{host.name} was told {outcome} of epoch {epoch} of {scope}, decided as {decision and decision.outcome}",
+        told = Outcome.COMMIT if committed else Outcome.ABORT
+        decided = self.history.outcome(scope, epoch)
+        self._world.check(
+            told is decided, f"{host.name} was told {told} of epoch {epoch} of {scope}, which was {decided}"
         )
 
     def _works(self, host: Host, session: str) -> bool:
@@ -208,8 +214,4 @@ class Referee:
 
     def _same(self, old: Control, new: Control, *names: str) -> None:
         for name in names:
-            self._check(getattr(old, name) == getattr(new, name), f"{name} changed with something else")
-
-    def _check(self, holds: bool, what: str) -> None:
-        if not holds:
-            self._world.fail(what)
+            self._world.check(getattr(old, name) == getattr(new, name), f"{name} changed with something else")

@@ -24,6 +24,11 @@ class Grumble(Exception):
     """Raised by a participant in a bad mood."""
 
 
+def base_of(state: str) -> int:
+    """What its owner began with."""
+    return int(state.partition(">")[0])
+
+
 def value_of(state: str | None) -> int:
     """What a part had counted up to."""
     return int(state.partition(">")[2]) if state else 0
@@ -131,8 +136,7 @@ class Counter(Participant):
         self._referee.stopped(self._host, self._scope, part)
 
     def _expect(self, holds: bool, what: str) -> None:
-        if not holds:
-            self._world.fail(f"{self._host.name}, scope {self._scope}: {what}")
+        self._world.check(holds, f"{self._host.name}, scope {self._scope}: {what}")
 
     def _say(self, what: str) -> None:
         self._world.say(self._host.name, f"{self._scope}: {what}")

@@ -145,8 +145,6 @@ def _inside(world: World) -> Iterator[None]:
     """Replace what nodes take from outside: threads, secrets and the time of day."""
     numbers = count()
     secrets = SimpleNamespace(token_hex=lambda size: f"{next(numbers):0{2 * size}x}")
-    logger = logging.getLogger("penstock.cluster")
-    handler = _Listener(world)
     with ExitStack() as stack:
         stack.enter_context(patch.object(node, "threading", Threads(world)))
         stack.enter_context(patch.object(duties, "secrets", secrets))
@@ -158,10 +156,24 @@ def _inside(world: World) -> Iterator[None]:
         for name in ("control", "snapshot", "member", "ack", "decision"):
             decode = f"decode_{name}"
             stack.enter_context(patch.object(codec, decode, _remembering(getattr(codec, decode))))
-        stack.enter_context(patch.multiple(logger, propagate=False, level=logging.ERROR, handlers=[handler]))
-        logger.manager._clear_cache()
+        stack.enter_context(_listening(world))
         yield
-    logger.manager._clear_cache()
+
+
+@contextmanager
+def _listening(world: World) -> Iterator[None]:
+    """Hear of errors instead of printing them, and of nothing less."""
+    logger, handler = logging.getLogger("penstock.cluster"), _Listener(world)
+    before = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.propagate = False
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = before[1]
+        logger.setLevel(before[0])
 
 
 def _remembering(decode: Callable[[str, bytes], T]) -> Callable[[str, bytes], T]:

@@ -17,12 +17,14 @@ _LEADING = "penstock-lead"
 """The thread that does a leader's duties."""
 
 MOMENTS = ("taken", "rotated", "announced", "ended", "pruned")
-"""The lease gets another owner, the assignment another version, an epoch begins or ends, a record is deleted."""
+"""The lease changes its owner, the assignment its version, an epoch begins or ends, a record is deleted."""
 
 
 class Victim(Host, Protocol):
     cut_until: float
-    leads: bool
+
+    @property
+    def leads(self) -> bool: ...
 
     def pause(self, seconds: float) -> None:
         """Stop all threads for a while, as SIGSTOP does."""

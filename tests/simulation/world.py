@@ -11,7 +11,7 @@ from itertools import count
 from random import Random
 from typing import Any, Protocol
 
-from greenlet import GreenletExit, getcurrent, greenlet  # type: ignore[import-untyped]
+from greenlet import GreenletExit, getcurrent, greenlet
 
 
 class Violation(AssertionError):
@@ -83,6 +83,11 @@ class World:
         """Add a line to the trace, if there is one."""
         if self.trace is not None:
             self.trace.append(f"{self.now:9.3f}  {who:<8}  {what}")
+
+    def check(self, holds: bool, what: str) -> None:
+        """`fail` unless it holds."""
+        if not holds:
+            self.fail(what)
 
     def fail(self, what: str) -> None:
         """An invariant is broken; the run ends after this event. Callable where exceptions are swallowed."""
@@ -162,7 +167,7 @@ class World:
             target()
         except GreenletExit:
             return
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             self.fail(f"{task.host.name}: the thread {task.name} died of {type(error).__name__}: {error}")
         finally:
             task.done = True

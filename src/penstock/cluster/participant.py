@@ -37,15 +37,18 @@ class Participant(ABC):
     def assigned(self, snapshot: Snapshot, committed: Decision | None) -> None:
         """Own what ``snapshot`` gives this member, and nothing else, as of the ``committed`` epoch.
 
-        Not called between `prepare` and its outcome. Everything that left this member was stopped by the
-        drain before.
+        It comes with the first epoch that is announced under ``snapshot``, or at once where that gives this
+        member nothing, and never between `prepare` and its outcome. Everything that left this member was
+        stopped by the drain before.
         """
 
     @abstractmethod
     def prepare(self, barrier: Barrier) -> Work:
         """Bring the work up to the barrier and say what it is; nothing of it is visible yet.
 
-        For a drain: stop, and be ready to let go of everything that ``barrier.target`` gives to others.
+        For a drain: stop until `aborted`, `assigned` or the next ordinary epoch comes, and be ready to let go
+        of everything that ``barrier.target`` gives to others.
+
         An exception counts as a refusal. It may take long, but not longer than the barrier's timeout.
         """
 

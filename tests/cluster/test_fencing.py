@@ -1,0 +1,81 @@
+"""A node whose session is over: everything is let go, and a new session begins anew."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.cluster.model import Member
+from penstock.cluster.node import Node
+from penstock.errors import SessionLost, StoreUnavailable
+from penstock.store.memory import MemoryStore
+from tests.cluster.support import CONFIG, SCOPE, Clock, Counting, Line, cut
+
+
+class Life:
+    """A node that the test drives step by step; it works on a barrier while its leader waits for that."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.store = MemoryStore(self.clock)
+        self.line = Line(self.store, self.clock)
+        self.participant = Counting("ann")
+        scopes, move = {SCOPE: self.participant}, self.clock.move
+        member = Member("ann", "", "1")
+        self.node = Node(self.line, member, CONFIG, scopes, {SCOPE: 1.0}, self.clock, move)
+
+    def session(self) -> str | None:
+        return self.node.session
+
+    def turn(self) -> None:
+        self.node.pulse()
+        self.line.idle = self.take_part
+        self.node.lead()
+        self.take_part()
+
+    def take_part(self) -> None:
+        self.line.idle = lambda: None
+        self.node.take_part(SCOPE)
+
+    def end_session(self) -> None:
+        self.clock.move(CONFIG.member_ttl)
+        with pytest.raises(SessionLost):
+            self.node.pulse()
+
+
+def test_a_lost_session_fences_everything_and_a_new_one_begins_anew() -> None:
+    life = Life()
+    life.turn()
+    session = life.session()
+    assert life.participant.log == ["assigned 1", "epoch 1", "committed 1"]
+    life.end_session()
+    assert life.session() is None
+    life.node.take_part(SCOPE)
+    assert life.participant.log[3:] == ["fenced"]
+    assert life.participant.owned == {}
+    life.node.take_part(SCOPE)
+    assert life.participant.log[3:] == ["fenced"], "once is enough"
+    while life.participant.log[-1] == "fenced":
+        life.turn()
+    assert life.session() not in (None, session)
+    assert life.participant.log[4] == "assigned 2"
+
+
+def test_between_two_turns_a_new_session_still_fences_the_old_one() -> None:
+    life = Life()
+    life.turn()
+    life.end_session()
+    life.node.pulse()
+    life.node.take_part(SCOPE)
+    assert life.participant.log == ["assigned 1", "epoch 1", "committed 1", "fenced"]
+
+
+def test_a_participant_that_cannot_be_fenced_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    life = Life()
+    life.turn()
+    life.end_session()
+    with monkeypatch.context() as broken:
+        broken.setattr(life.participant, "fenced", lambda: cut("fenced", ""))
+        with pytest.raises(StoreUnavailable):
+            life.node.take_part(SCOPE)
+    life.node.take_part(SCOPE)
+    assert life.participant.log[-1] == "fenced"

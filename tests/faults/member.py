@@ -1,0 +1,139 @@
+"""A member of a cluster that counts, as a process of its own: ``python -m tests.faults.member NAME FOLDER URL``.
+
+What it asks of the store and is told goes to ``NAME.history``, what it does to ``NAME.log``, line by line, so
+that nothing is missing when it is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.cluster.assignment import part_owners
+from penstock.cluster.keys import Keys
+from penstock.cluster.model import Barrier, Decision, Kind, Member, Snapshot
+from penstock.cluster.node import Node
+from penstock.cluster.participant import Participant, Work
+from penstock.config import ClusterConfig
+from penstock.store.etcd import EtcdStore
+from tests.faults.history import Recorder
+
+# Nothing is pruned, so that a test can read all that was decided.
+CONFIG = ClusterConfig(
+    "faults", vnodes=16, lease_ttl=2.0, renew_every=0.7, member_ttl=3.0, barrier_timeout=3.0, history=10_000
+)
+KEYS = Keys(CONFIG.name)
+SCOPE = "counts"
+PARTS = tuple(f"p{i}" for i in range(6))
+_EPOCH_EVERY = 0.1
+_LOOK_EVERY = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a member did, and when by CLOCK_MONOTONIC in nanoseconds, which is one for all processes."""
+
+    at: int
+    what: str
+    more: Mapping[str, Any]
+
+
+def history_path(folder: Path, name: str) -> Path:
+    return folder / f"{name}.history"
+
+
+def log_path(folder: Path, name: str) -> Path:
+    return folder / f"{name}.log"
+
+
+def read_log(folder: Path, name: str) -> list[Entry]:
+    """What the member has done so far; the line that it writes at this moment is left out."""
+    path = log_path(folder, name)
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return [_entry(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+
+def _entry(line: str) -> Entry:
+    found = json.loads(line)
+    return Entry(found.pop("at"), found.pop("what"), found)
+
+
+class Log:
+    """Writes entries; safe for use by many threads."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("x", encoding="utf-8", buffering=1)
+        self._lock = threading.Lock()
+
+    def say(self, what: str, **more: Any) -> None:
+        with self._lock:
+            line = json.dumps({"at": time.monotonic_ns(), "what": what, **more})
+            self._file.write(line + "\n")
+
+
+class Counter(Participant):
+    """Adds one to each of its parts in every ordinary epoch, and nothing in a drain.
+
+    So each part's committed state is the number of ordinary epochs that were committed, whoever owned it.
+    """
+
+    def __init__(self, member: str, log: Log) -> None:
+        self._member = member
+        self._log = log
+        self._counts: dict[str, int] = {}
+        self._ahead: dict[str, int] = {}
+
+    def assigned(self, snapshot: Snapshot, committed: Decision | None) -> None:
+        states: Mapping[str, str] = committed.states if committed else {}
+        owners = part_owners(snapshot, SCOPE, PARTS)
+        self._counts = {part: int(states.get(part, 0)) for part in PARTS if owners.get(part) == self._member}
+        epoch = committed.epoch if committed else 0
+        self._log.say("assigned", version=snapshot.version, epoch=epoch, states=self._counts)
+
+    def prepare(self, barrier: Barrier) -> Work:
+        step = 1 if barrier.kind is Kind.EPOCH else 0
+        self._ahead = {part: count + step for part, count in self._counts.items()}
+        self._log.say("prepared", epoch=barrier.epoch, states=self._ahead)
+        states = {part: str(count) for part, count in self._ahead.items()}
+        watermark = min(self._ahead.values(), default=None)
+        return Work(states, files=(f"{self._member}/{barrier.epoch}",), watermark=watermark)
+
+    def committed(self, epoch: int) -> None:
+        self._counts = self._ahead
+        self._log.say("committed", epoch=epoch)
+
+    def aborted(self, epoch: int) -> None:
+        self._log.say("aborted", epoch=epoch)
+
+    def fenced(self) -> None:
+        self._counts = {}
+        self._log.say("fenced")
+
+
+def main(name: str, folder: str, url: str) -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(threadName)s %(message)s")
+    place = Path(folder)
+    log = Log(log_path(place, name))
+    store = Recorder(EtcdStore.open(url), history_path(place, name))
+    node = Node(store, Member(name, "", "1"), CONFIG, {SCOPE: Counter(name, log)}, {SCOPE: _EPOCH_EVERY})
+    node.start()
+    held = None
+    while True:
+        if (now := node.leadership) != held:
+            held = now
+            if held is None:
+                log.say("follows")
+            else:
+                log.say("leads", token=held.token, until=round(held.until * 1e9))
+        time.sleep(_LOOK_EVERY)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
