@@ -1,7 +1,7 @@
 """(a) Claim and ack on each store, beside a hand-written queue in PostgreSQL, in the same run.
 
-PostgreSQL is measured both ways: one row for each statement, as queues with SKIP LOCKED are mostly written, and
-a batch for each statement. The goals are for our batches against the former.
+PostgreSQL is measured both ways: one row for each statement, as queues with SKIP LOCKED are mostly written,
+and a batch for each statement. The goals are for our batches against the former.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PARTITIONS = 100_000
 PROCESSES = 4
 BATCH = 16
 # What a claim and its ack may take in our batches, as a share of what a single one takes in PostgreSQL.
-GOALS = {"SQLite": 1 / 5, "etcd × 3": 1.0}
+GOALS = {"SQLite": 1 / 5, "etcd, 3 nodes": 1.0}
 
 
 def run(lab: Lab) -> Iterator[Result]:

@@ -16,4 +16,5 @@ def stores(lab: Lab) -> Iterator[tuple[str, Iterator[str]]]:
     for size in (1, 3):
         with EtcdCluster(size) as cluster:
             hosts = ",".join(cluster.endpoints)
-            yield f"etcd × {size}", (f"etcd://{hosts}/bench{number}" for number in count())
+            nodes = "1 node" if size == 1 else f"{size} nodes"
+            yield f"etcd, {nodes}", (f"etcd://{hosts}/bench{number}" for number in count())
