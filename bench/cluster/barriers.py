@@ -91,10 +91,10 @@ class Leader:
         return seconds * 1e3
 
     def _take_part(self) -> None:
+        since = self._store.revision()
         while not self._over.is_set():
-            since = self._store.revision()
             self._part.step()
-            self._room.watch(since, 0.5)
+            _, since = self._room.watch(since, 0.5)
 
 
 def _write(store: Store) -> float:

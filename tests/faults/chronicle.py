@@ -1,22 +1,22 @@
 """All that was ever written for a cluster, version by version, and what must hold of it.
 
-etcd keeps every version of a document, so that nothing depends on who looked when. Who wrote a version is told
-by the histories that the members recorded.
+etcd keeps every version of a document, so that nothing depends on who looked when. Who wrote a version is
+told by the histories that the members recorded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain
 
 from penstock.cluster import codec
 from penstock.cluster.assignment import part_owners
-from penstock.cluster.model import Ack, Barrier, Control, Decision, Kind, Lease, Outcome, Scope
+from penstock.cluster.model import Barrier, Control, Decision, Kind, Lease, Outcome, Scope
 from penstock.store.base import Change, Store
 from tests.faults.linearizability import check
 from tests.faults.member import KEYS, PARTS, SCOPE, Entry
-from tests.faults.register import Operation, Unknown, Written
+from tests.faults.register import Operation, Read, Unknown, Written
 
 _PATIENCE = 10.0
 
@@ -48,24 +48,29 @@ class Chronicle:
         authors = _Authors(histories)
         self.controls = [_version(change, authors) for change in changes if change.key == KEYS.control]
         self.records = [change for change in changes if change.key.startswith(KEYS.epochs(SCOPE))]
-        self.record_writers = {change.version: authors.of(change)[0] for change in self.records}
-        self.decisions = {
-            decision.epoch: decision
-            for decision in (codec.decode_decision(each.key, each.value or b"") for each in self.records)
-        }
+        self.deciders = {change.version: authors.of(change)[0] for change in self.records}
+        """Who made each record, by its version."""
+        decisions = [codec.decode_decision(each.key, _kept(each)) for each in self.records]
+        self.decisions = {decision.epoch: decision for decision in decisions}
         acks = [change for change in changes if change.key.startswith(KEYS.acks(SCOPE)) and change.value]
-        self._acks = {ack.identity: ack for ack in (codec.decode_ack(a.key, a.value or b"") for a in acks)}
+        answers = [codec.decode_ack(each.key, _kept(each)) for each in acks]
+        self._acks = {answer.identity: answer for answer in answers}
 
     def taken(self, token: int) -> Version:
         """The write by which the lease got this token."""
         return next(version for version in self.controls if version.control.lease.token == token)
 
-    def acts(self, token: int) -> list[Version]:
-        """What was written with this token beside the lease."""
+    def leads_again(self, name: str, token: int) -> int | None:
+        """The number of the first version by which a member took the lease with a later token."""
+        later = (each for each in self.controls if each.control.lease.token > token and each.writer == name)
+        return next((each.number for each in later), None)
+
+    def tries(self, name: str) -> list[int]:
+        """When a member began a leader's writes, whether they came through or not."""
         return [
-            after
-            for before, after in self._steps()
-            if after.control.lease.token == token and after.control.lease == before.lease
+            each.invoked
+            for each in self._histories[name]
+            if not isinstance(each.outcome, Read) and each.key.startswith((KEYS.control, KEYS.epochs(SCOPE)))
         ]
 
     def verify(self) -> None:
@@ -101,7 +106,7 @@ class Chronicle:
                 _verify_scope(before.scope(SCOPE), after.scope(SCOPE), after.lease.token)
 
     def _verify_one_leader(self) -> None:
-        """Whoever led had stopped, by the clock that all processes share, before the next one took the lease."""
+        """By the clock that all processes share, a leader had stopped before the next one took the lease."""
         ends: dict[int, int] = {}
         for entry in chain(*self.logs.values()):
             if entry.what == "leads":
@@ -112,7 +117,7 @@ class Chronicle:
             assert not successor or end < successor[0], f"tokens {token} and {token + 1} led at once"
 
     def _verify_decisions(self) -> None:
-        """Each number that was announced has one record, which was never changed, and its outcome was published."""
+        """Each number that was announced has one record, written once, and what it says was published."""
         last = self.controls[-1].control.scope(SCOPE)
         closed = last.next - 1 if last.open is None else last.open.epoch - 1
         written = [each.key for each in self.records]
@@ -126,7 +131,7 @@ class Chronicle:
                 assert committed == (outcome is Outcome.COMMIT), f"epoch {opened.epoch}: {outcome}"
 
     def _verify_counts(self) -> None:
-        """Every part counts every ordinary epoch that was committed: nothing is lost and nothing is done twice."""
+        """Every part counts every ordinary epoch that was committed: nothing is lost, nothing done twice."""
         barriers = {b.epoch: (b, v.control) for v in self.controls if (b := v.control.scope(SCOPE).open)}
         count, previous = 0, 0
         for decision in self.decisions.values():
@@ -142,15 +147,12 @@ class Chronicle:
     def _verify_acks(self, barrier: Barrier, control: Control, decision: Decision) -> None:
         """The epoch has what its owners acked, and each acked what it owned."""
         owners = part_owners(control.assignment, SCOPE, PARTS)
-        acks = [self._ack(seat.member, seat.session, barrier.epoch) for seat in barrier.required]
+        acks = [self._acks[seat.member, seat.session, barrier.epoch] for seat in barrier.required]
         assert decision.acked == tuple(sorted(ack.member for ack in acks))
         assert decision.files == tuple(f"{member}/{barrier.epoch}" for member in decision.acked)
         for ack in acks:
             assert set(ack.states) == {part for part in PARTS if owners[part] == ack.member}, ack
             assert ack.states.items() <= decision.states.items(), (ack, decision)
-
-    def _ack(self, member: str, session: str, epoch: int) -> Ack:
-        return self._acks[member, session, epoch]
 
     def _verify_logs(self) -> None:
         """Members began from what was committed, and heard of each epoch what became of it."""
@@ -199,9 +201,12 @@ def _all_changes(store: Store) -> list[Change]:
 
 
 def _version(change: Change, authors: _Authors) -> Version:
-    assert change.value is not None, "the control was deleted"
-    writer, invoked = authors.of(change)
-    return Version(change.version, codec.decode_control(change.key, change.value), writer, invoked)
+    return Version(change.version, codec.decode_control(change.key, _kept(change)), *authors.of(change))
+
+
+def _kept(change: Change) -> bytes:
+    assert change.value is not None, f"{change.key} was deleted"
+    return change.value
 
 
 def _verify_lease(before: Lease, after: Lease, writer: str) -> None:

@@ -6,13 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
-from penstock.cluster.model import Control, Decision, Kind, Outcome, Scope
+from penstock.cluster.model import Control, Decision, Kind, Outcome
 from penstock.cluster.records import Records
 from penstock.cluster.room import Room
+from penstock.errors import StoreUnavailable
 from penstock.store.etcd import EtcdStore
 from servers.etcd import EtcdCluster
 from servers.netns import Network
@@ -25,10 +28,11 @@ NAMES = ("ann", "ben", "cyd")
 # How long etcd and the members may take to find to each other again, on a busy machine.
 SOON = 30.0
 _ROOT = Path(__file__).parents[2]
+T = TypeVar("T")
 
 
 class Cluster:
-    """Members on a store called ``folder.name``. With a network each runs in a namespace, after those of etcd."""
+    """Members on a store called like ``folder``. With a network, each has a namespace after those of etcd."""
 
     def __init__(self, etcd: EtcdCluster, folder: Path, network: Network | None = None) -> None:
         self._folder = folder
@@ -77,18 +81,14 @@ class Cluster:
 
     @property
     def control(self) -> Control:
-        return self._room.read()
-
-    @property
-    def scope(self) -> Scope:
-        return self.control.scope(SCOPE)
+        return _patiently(self._room.read)
 
     def log(self, name: str, since: int = 0) -> list[Entry]:
         return [entry for entry in read_log(self._folder, name) if entry.at >= since]
 
     def until_logged(self, name: str, what: str, since: int) -> Entry:
         """The first such entry after ``since``."""
-        until(lambda: any(e.what == what for e in self.log(name, since)), SOON, f"{name} says {what!r}")
+        until(lambda: any(e.what == what for e in self.log(name, since)), SOON, f"{name} is {what}")
         return next(entry for entry in self.log(name, since) if entry.what == what)
 
     def until_seated(self, *names: str) -> Control:
@@ -98,7 +98,7 @@ class Cluster:
 
     def _works(self, names: tuple[str, ...]) -> bool:
         control = self.control
-        decision = self._committed(control)
+        decision = self._decision(control.scope(SCOPE).committed)
         return (
             decision is not None
             and decision.kind is Kind.EPOCH
@@ -106,23 +106,22 @@ class Cluster:
             and tuple(seat.member for seat in control.assignment.seats) == names
         )
 
-    def _committed(self, control: Control) -> Decision | None:
-        committed = control.scope(SCOPE).committed
-        return self._records.decision(SCOPE, committed) if committed else None
-
     def until_epochs(self, count: int) -> None:
         """Wait until so many more epochs are committed."""
-        goal = self.scope.committed + count
-        until(lambda: self._commits_after(goal - count) >= count, SOON, f"{count} more epochs")
+        last = self.control.scope(SCOPE).committed
+        until(lambda: self._commits_after(last) >= count, SOON, f"{count} more epochs")
 
     def _commits_after(self, epoch: int) -> int:
-        decisions = (self._records.decision(SCOPE, n) for n in range(epoch + 1, self.scope.committed + 1))
+        decisions = map(self._decision, range(epoch + 1, self.control.scope(SCOPE).committed + 1))
         return sum(each is not None and each.outcome is Outcome.COMMIT for each in decisions)
+
+    def _decision(self, epoch: int) -> Decision | None:
+        return _patiently(lambda: self._records.decision(SCOPE, epoch))
 
     # the end
 
     def chronicle(self) -> Chronicle:
-        """Kill everybody; all that was ever written for this cluster, and checked."""
+        """Kill everybody. All that was ever written for this cluster, after it was checked."""
         self._kill()
         found = Chronicle(
             self._store,
@@ -151,3 +150,14 @@ class Cluster:
     ) -> None:
         self._kill()
         self._store.close()
+
+
+def _patiently(ask: Callable[[], T]) -> T:
+    """The answer, also where etcd takes long to have a leader again."""
+    deadline = time.monotonic() + SOON
+    while True:
+        try:
+            return ask()
+        except StoreUnavailable:
+            if time.monotonic() > deadline:
+                raise

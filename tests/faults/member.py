@@ -1,4 +1,4 @@
-"""A member of a cluster that counts, as a process of its own: ``python -m tests.faults.member NAME FOLDER URL``.
+"""A member that counts, as a process of its own: ``python -m tests.faults.member NAME FOLDER URL``.
 
 What it asks of the store and is told goes to ``NAME.history``, what it does to ``NAME.log``, line by line, so
 that nothing is missing when it is killed.

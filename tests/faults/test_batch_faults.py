@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -35,7 +35,7 @@ class FarChild(Child):
 
     def __init__(self, place: Place, network: Network, number: int) -> None:
         given = json.dumps({"store": place.url})
-        self.process = network.run(
+        started = network.run(
             number,
             [sys.executable, "-m", "tests.runner.child", str(place.path), "far", given],
             cwd=ROOT,
@@ -44,12 +44,13 @@ class FarChild(Child):
             stderr=subprocess.PIPE,
             text=True,
         )
+        self.process = cast("subprocess.Popen[str]", started)
 
 
 @contextmanager
-def at_work(place: Place) -> Iterator[Future[ps.Report]]:
+def at_work(place: Place, claims: int) -> Iterator[Future[ps.Report]]:
     """An instance on the shared session; it has ended when the block ends."""
-    runner = place.runner(claims=1)
+    runner = place.runner(claims=claims)
     with ThreadPoolExecutor(1) as pool:
         try:
             yield pool.submit(runner.run)
@@ -81,30 +82,27 @@ def place(etcd: EtcdCluster, tmp_path: Path, spark: SparkSession) -> Iterator[Pl
 
 
 def test_the_leader_of_etcd_is_killed(place: Place, etcd: EtcdCluster) -> None:
-    child = place.child()
-    with at_work(place) as here:
-        until(lambda: held(place) == 2, "two instances work")
+    with at_work(place, claims=2) as here:
+        until(lambda: held(place) == 2, "two partitions are worked on")
         leader = etcd.leader()
         etcd.kill(leader)
         let_all_go(place)
         until(lambda: any(view.state == "completed" for view in place.board.partitions()), "one is done")
         etcd.restart(leader)
-        endings = {here.result(60).ending, child.report()["ending"]}
-    assert endings == {"complete"}
+        assert here.result(60).ending == "complete"
     place.assert_exact()
 
 
 def test_all_nodes_of_etcd_are_killed(place: Place, etcd: EtcdCluster) -> None:
     child = place.child()
-    with at_work(place) as here:
+    with at_work(place, claims=1) as here:
         until(lambda: held(place) == 2, "two instances work")
         for node in range(3):
             etcd.kill(node)
         until(lambda: place.seen("lost"), "the instance stops, since its lease may be over")
         let_all_go(place)
         etcd.heal()
-        endings = {here.result(60).ending, child.report()["ending"]}
-    assert endings == {"complete"}
+        assert (here.result(60).ending, child.report()["ending"]) == ("complete", "complete")
     place.assert_exact()
 
 

@@ -57,6 +57,7 @@ class Duties:
         self._clock = clock
         self._pause = pause
         self._due: dict[str, float] = {}
+        self._cursors: dict[str, int] = {}
         self._heard: dict[str, set[tuple[str, str, int]]] = {}
         self._token = 0
 
@@ -134,7 +135,8 @@ class Duties:
         before = self._patiently(lambda _: self._committed(scope, state.committed))
         alignment, heard = Alignment(barrier), self._heard.get(scope, set())
         deadline = self._clock() + self._config.barrier_timeout
-        since = self._patiently(lambda _: self._room.store.revision())
+        if scope not in self._cursors:
+            self._cursors[scope] = self._patiently(lambda _: self._room.store.revision())
         while True:
             acks = {ack.identity: ack for ack in self._patiently(lambda _: self._records.acks(scope))}
             self._heard[scope] = set(acks)
@@ -146,7 +148,7 @@ class Duties:
             reason = alignment.refusal or self._hopeless(alignment, deadline)
             if reason is not None:
                 return rules.abort(barrier, state, reason, alignment)
-            since = self._patiently(lambda _, since=since: self._wait(scope, since))  # type: ignore[misc]
+            self._patiently(lambda _: self._wait(scope))
 
     def _hopeless(self, alignment: Alignment, deadline: float) -> str | None:
         """Why the missing answers will not come, if that is so."""
@@ -159,8 +161,10 @@ class Duties:
         gone = [seat.member for seat in seats if seat.session not in alive]
         return f"{', '.join(gone)} is gone" if gone else None
 
-    def _wait(self, scope: str, since: int) -> int:
-        return self._room.store.watch(self._room.keys.acks(scope), since, _JUDGE_EVERY).until
+    def _wait(self, scope: str) -> None:
+        """Wait for an ack; the watch goes on where that of the epoch before ended."""
+        acks, since = self._room.keys.acks(scope), self._cursors[scope]
+        _, self._cursors[scope] = self._room.store.watch(acks, since, _JUDGE_EVERY)
 
     def _resolve(self, scope: str, barrier: Barrier) -> None:
         """End a barrier that nobody drives any more."""

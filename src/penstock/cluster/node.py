@@ -1,8 +1,9 @@
 """An instance in the cluster: a member with a session, a candidate, a leader's duties, and its scopes.
 
 The parts are steps that a driver repeats: `pulse` keeps session and lease alive, `lead` does a leader's work,
-`take_part` answers the barriers of a scope. `Node.start` drives each from a thread of its own, so that a long
-piece of work never holds up a renewal; a simulation drives the same steps in virtual time.
+`take_part` answers the barriers of a scope, `stand_by` those of scopes that only others work on. `Node.start`
+drives each from a thread of its own, so that a long piece of work never holds up a renewal; a simulation
+drives the same steps in virtual time.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from penstock.cluster.candidate import Candidate, wall_clock
@@ -19,7 +20,7 @@ from penstock.cluster.duties import Duties
 from penstock.cluster.election import Leadership
 from penstock.cluster.keys import Keys
 from penstock.cluster.model import Control, Member
-from penstock.cluster.participant import Participant, Participation
+from penstock.cluster.participant import Outsider, Participant, Participation
 from penstock.cluster.records import Records
 from penstock.cluster.room import Room
 from penstock.cluster.roster import Roster
@@ -44,6 +45,7 @@ class _Life:
     duties: Duties
     parts: Mapping[str, Participation]
     renewed: float
+    outside: dict[str, Participation] = field(default_factory=dict)
 
 
 class Node:
@@ -78,6 +80,7 @@ class Node:
         self._life: _Life | None = None
         self._former: Session | None = None
         self._served: dict[str, _Life] = {}
+        self._cursors: dict[str, int] = {}
         self._threads: list[threading.Thread] = []
 
     @property
@@ -108,10 +111,8 @@ class Node:
         self._show(life)
         if self._leaving:
             life.candidate.resign()
-        since = self._store.revision()
         wait = min(life.candidate.step(), _WATCH, self.config.member_ttl / 3)
-        if wait > 0 and not self._stopping.is_set():
-            self.room.watch(since, wait)
+        self._await("pulse", wait)
 
     def lead(self) -> None:
         """A leader's duties, if this instance leads."""
@@ -130,10 +131,34 @@ class Node:
             self._pause(_PAUSE)
             return
         self._served[scope] = life
-        since = self._store.revision()
+        self._cursor(scope)
         life.parts[scope].step()
-        if not self._stopping.is_set():
-            self.room.watch(since, _WATCH)
+        self._await(scope, _WATCH)
+
+    def stand_by(self) -> None:
+        """Answer the barriers of scopes that this instance does not work on."""
+        life = self._life
+        if life is None:
+            self._pause(_PAUSE)
+            return
+        self._cursor("")
+        for name in self.room.read().scopes:
+            if name not in self._scopes:
+                part = life.outside.get(name) or self._part(name, life.member, Outsider())
+                life.outside[name] = part
+                part.step()
+        self._await("", _WATCH)
+
+    def _cursor(self, step: str) -> int:
+        """From where a step watches the control: it goes on where its last watch ended."""
+        if step not in self._cursors:
+            self._cursors[step] = self._store.revision()
+        return self._cursors[step]
+
+    def _await(self, step: str, wait: float) -> None:
+        """Wait for a change of the control that the step has not seen."""
+        if wait > 0 and not self._stopping.is_set():
+            _, self._cursors[step] = self.room.watch(self._cursor(step), wait)
 
     # a life
 
@@ -160,12 +185,12 @@ class Node:
             self._clock,
             self._pause,
         )
-        parts = {
-            name: Participation(self.room, self.records, name, member.seat, participant)
-            for name, participant in self._scopes.items()
-        }
+        parts = {name: self._part(name, member, participant) for name, participant in self._scopes.items()}
         self._life = _Life(member, session, candidate, duties, parts, began)
         return self._life
+
+    def _part(self, scope: str, member: Member, participant: Participant) -> Participation:
+        return Participation(self.room, self.records, scope, member.seat, participant)
 
     def _keep_alive(self, life: _Life) -> None:
         began = self._clock()
@@ -198,7 +223,7 @@ class Node:
 
     def start(self) -> Self:
         """Drive the steps from threads until `leave` or `stop`."""
-        steps = {"pulse": self.pulse, "lead": self.lead}
+        steps = {"pulse": self.pulse, "lead": self.lead, "outside": self.stand_by}
         steps |= {f"scope-{name}": lambda name=name: self.take_part(name) for name in self._scopes}  # type: ignore[misc]
         for name, step in steps.items():
             thread = threading.Thread(
@@ -219,11 +244,31 @@ class Node:
         while not (out := self._is_out()) and self._clock() < deadline:
             self._pause(_PAUSE)
         self.stop()
+        self._let_go()
+        return self._say_goodbye() and out
+
+    def _let_go(self) -> None:
+        for scope in self._served:
+            try:
+                self._scopes[scope].fenced()
+            except Exception:
+                # The others must hear that this instance is gone, whatever it leaves behind.
+                _log.exception("%s was not stopped cleanly", scope)
+        self._served.clear()
+
+    def _say_goodbye(self) -> bool:
+        """Leave the members and end the session; whether the store heard of it."""
         life, self._life = self._life, None
-        if life is not None:
-            self.roster.leave(life.member)
-            life.session.close()
-        return out
+        try:
+            if life is not None:
+                self.roster.leave(life.member)
+                life.session.close()
+            if self._former is not None:
+                self._former.close()
+        except StoreUnavailable as error:
+            _log.warning("%s leaves without a word: %s", self.member.id, error)
+            return False
+        return True
 
     def stop(self) -> None:
         """End the threads and nothing else; the session runs out by itself."""

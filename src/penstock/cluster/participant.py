@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from penstock.cluster.model import Ack, Barrier, Control, Decision, Outcome, Scope, Seat, Snapshot
+from penstock.cluster.model import Ack, Barrier, Control, Decision, Kind, Outcome, Scope, Seat, Snapshot
 from penstock.cluster.records import Records
 from penstock.cluster.room import Room
 from penstock.errors import UsageError
@@ -62,7 +62,7 @@ class Participant(ABC):
 
     @abstractmethod
     def fenced(self) -> None:
-        """The others have given this member up: stop everything, and keep nothing."""
+        """The others have given this member up, or it leaves: stop everything, and keep nothing."""
 
 
 class Bystander(Participant):
@@ -83,6 +83,18 @@ class Bystander(Participant):
 
     def fenced(self) -> None:
         """Nothing to stop."""
+
+
+class Outsider(Bystander):
+    """Stands for a scope that this instance does not know: it has nothing to stop, and does no work.
+
+    Without it, a scope that nobody works on any more would keep owners from ever changing again.
+    """
+
+    def prepare(self, barrier: Barrier) -> Work:
+        if barrier.kind is Kind.DRAIN:
+            return Work()
+        return Work(refusal="this instance does not work on it: run the same version everywhere")
 
 
 class Participation:
@@ -168,9 +180,13 @@ class Participation:
             return True  # there is nothing to begin
         return seat.session == self._seat.session and scope.worked == assignment.version
 
+    def _is_required(self, barrier: Barrier) -> bool:
+        me = (self._seat.member, self._seat.session)
+        return any((seat.member, seat.session) == me for seat in barrier.required)
+
     def _prepare(self, control: Control) -> None:
         barrier = control.scope(self._scope).open
-        if barrier is None or barrier.assignment != self._version or self._seat not in barrier.required:
+        if barrier is None or barrier.assignment != self._version or not self._is_required(barrier):
             return
         try:
             work = self._participant.prepare(barrier)

@@ -2,7 +2,8 @@
 
 The store judges whether this instance's session is alive. Beside that, the instance looks at its
 own monotonic clock: when it could not renew for nearly the whole lease, it stops acting before
-anybody else may take over.
+anybody else may take over. A session of which it has once said so is never used again, also where the
+store kept it: what it let go of would be held for as long as that session lives.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Hold:
     def check(self) -> None:
         """Raise if this claim must not go on."""
         if self._why is None and self._lease.stale:
-            self.lose(SessionLost("the lease could not be renewed in time"))
+            self.lose(self._lease.give_up("in time"))
         if self._why is not None:
             raise self._why
         if self.stop is not None:
@@ -89,8 +90,9 @@ class Lease:
         self._lock = threading.Lock()
         self._holds: dict[Range, Hold] = {}
         self._closed = threading.Event()
-        self._session = store.session(ttl)
+        self._given_up: SessionLost | None = None
         self._renewed = clock()
+        self._session = store.session(ttl)
         self._thread = threading.Thread(target=self._loop, name="penstock-lease", daemon=True)
 
     def __enter__(self) -> Lease:
@@ -105,14 +107,21 @@ class Lease:
 
     @property
     def session(self) -> Session:
-        """The session to claim under: a new one after the old one was lost."""
+        """The session to claim under: a new one after the old one was lost. `SessionLost` until there is."""
         with self._lock:
+            if self._given_up is not None:
+                raise self._given_up
             return self._session
 
     @property
     def stale(self) -> bool:
         """Whether, by this process's own clock, the lease is as good as over."""
         return self._clock() - self._renewed > self._ttl * _MARGIN
+
+    def give_up(self, when: str) -> SessionLost:
+        """Never use this session again; why not."""
+        self._given_up = SessionLost(f"the lease could not be renewed {when}")
+        return self._given_up
 
     def hold(self, claim: Claim) -> Hold:
         with self._lock:
@@ -153,7 +162,7 @@ class Lease:
         except Exception as error:
             # Whatever it is, this thread goes on: without it nobody would notice the end of the lease.
             if self.stale:
-                self._lose_all(SessionLost(f"the lease could not be renewed for {self._ttl:g} s: {error}"))
+                self._lose_all(self.give_up(f"for {self._ttl:g} s: {error}"))
             return
         for hold in self.holds():
             if why := lost.get(hold.claim.range):
@@ -161,12 +170,14 @@ class Lease:
 
     def _reopen(self) -> None:
         try:
+            # Where the store kept it, it would go on holding what this instance let go of.
+            self._session.close()
+            began = self._clock()
             fresh = self._store.session(self._ttl)
         except PenstockError:
             return  # the next beat finds the old session lost again, and tries again
         with self._lock:
-            self._session = fresh
-        self._renewed = self._clock()
+            self._session, self._renewed, self._given_up = fresh, began, None
         self._on_session(fresh)
 
     def _lose_all(self, why: FencedError) -> None:

@@ -175,39 +175,43 @@ class _Feed:
 
 
 class ParkedWatches:
-    """Open watches between two calls, by prefix and the revision they have come to."""
+    """Open watches between two calls, each of a prefix and at the revision it has come to."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._watches: dict[tuple[str, int], Watch] = {}
+        self._watches: list[tuple[str, Watch]] = []
         self._closed = False
 
     def take(self, prefix: str, since: int) -> Watch | None:
         with self._lock:
-            return self._watches.pop((prefix, since), None)
+            for place, (known, watch) in enumerate(self._watches):
+                if (known, watch.since) == (prefix, since):
+                    del self._watches[place]
+                    return watch
+        return None
 
     def park(self, prefix: str, watch: Watch) -> None:
-        """Keep it for the next call; those that nobody came back to make way."""
+        """Keep it for the next call; the one that nobody came back to for longest makes way."""
+        surplus = None
         with self._lock:
-            surplus = [self._watches.pop((prefix, watch.since), None)]
-            self._watches[prefix, watch.since] = watch
+            self._watches.append((prefix, watch))
             if self._closed or len(self._watches) > _PARKED:
-                surplus.append(self._watches.pop(next(iter(self._watches))))
-        for each in filter(None, surplus):
-            each.close()
+                _, surplus = self._watches.pop(0)
+        if surplus is not None:
+            surplus.close()
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            watches, self._watches = self._watches, {}
-        for watch in watches.values():
+            watches, self._watches = self._watches, []
+        for _, watch in watches:
             watch.close()
 
     def after_fork(self) -> None:
         """In a forked child: leave the parent's watches alone."""
         _abandoned.append(self._watches)
         self._lock = threading.Lock()
-        self._watches = {}
+        self._watches = []
 
 
 _abandoned: list[object] = []
