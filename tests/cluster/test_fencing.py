@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from penstock.cluster.model import Member
@@ -11,12 +13,23 @@ from penstock.store.memory import MemoryStore
 from tests.cluster.support import CONFIG, SCOPE, Clock, Counting, Line, cut
 
 
+class Forgetful(MemoryStore):
+    """While ``silent``: sessions are extended, and nobody is told so."""
+
+    silent = False
+
+    def extend_session(self, session: str, ttl: float) -> None:
+        super().extend_session(session, ttl)
+        if self.silent:
+            raise StoreUnavailable
+
+
 class Life:
     """A node that the test drives step by step; it works on a barrier while its leader waits for that."""
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.store = MemoryStore(self.clock)
+        self.store = Forgetful(self.clock)
         self.line = Line(self.store, self.clock)
         self.participant = Counting("ann")
         scopes, move = {SCOPE: self.participant}, self.clock.move
@@ -54,7 +67,7 @@ def test_a_lost_session_fences_everything_and_a_new_one_begins_anew() -> None:
     assert life.participant.owned == {}
     life.node.take_part(SCOPE)
     assert life.participant.log[3:] == ["fenced"], "once is enough"
-    while life.participant.log[-1] == "fenced":
+    for _ in range(20):
         life.turn()
     assert life.session() not in (None, session)
     assert life.participant.log[4] == "assigned 2"
@@ -79,3 +92,36 @@ def test_a_participant_that_cannot_be_fenced_is_asked_again(monkeypatch: pytest.
             life.node.take_part(SCOPE)
     life.node.take_part(SCOPE)
     assert life.participant.log[-1] == "fenced"
+
+
+def test_a_session_that_only_seems_to_be_over_does_not_keep_its_id() -> None:
+    """Its renewals came through and their answers did not: the store thinks that it lives."""
+    life = Life()
+    life.turn()
+    former = life.session()
+    assert former is not None
+    life.store.silent = True
+    while life.session() is not None:
+        life.clock.move(0.5)
+        with suppress(StoreUnavailable):
+            life.node.pulse()
+    assert life.store.alive([former])
+    life.store.silent = False
+    life.node.pulse()
+    assert life.session() not in (None, former)
+    assert not life.store.alive([former])
+
+
+def test_a_few_renewals_may_fail() -> None:
+    life = Life()
+    life.turn()
+    session = life.session()
+    life.store.silent = True
+    for _ in range(8):
+        life.clock.move(0.5)
+        with suppress(StoreUnavailable):
+            life.node.pulse()
+    life.store.silent = False
+    life.turn()
+    assert life.session() == session
+    assert "fenced" not in life.participant.log

@@ -12,7 +12,7 @@ from penstock.cluster.assignment import successor
 from penstock.cluster.commands import Abort, Acquire, Command, Prepare, Publish, Rotate
 from penstock.cluster.machine import Accepted
 from penstock.cluster.model import Ack, Barrier, Control, Decision, Kind, Outcome, Seat
-from penstock.cluster.participant import Participation, Work
+from penstock.cluster.participant import Outsider, Participant, Participation, Work
 from penstock.cluster.records import Records
 from penstock.cluster.room import Room
 from penstock.errors import StoreUnavailable
@@ -26,13 +26,13 @@ ANN, BEN = Seat("ann", "s1"), Seat("ben", "s2")
 class Stage:
     """A participant, and a leader whose every move the test makes itself."""
 
-    def __init__(self, seat: Seat = ANN) -> None:
+    def __init__(self, seat: Seat = ANN, participant: Participant | None = None) -> None:
         self.store = MemoryStore()
         self.room, self.records = Room(self.store, KEYS), Records(self.store, KEYS)
         self.line = Line(self.store, Clock())
         self.participant = Counting(seat.member)
         self.part = Participation(
-            Room(self.line, KEYS), Records(self.line, KEYS), SCOPE, seat, self.participant
+            Room(self.line, KEYS), Records(self.line, KEYS), SCOPE, seat, participant or self.participant
         )
         self.requests = 0
         self.say(Acquire("boss", "boss", 5.0))
@@ -193,6 +193,15 @@ def test_a_seat_of_an_earlier_session_is_not_ours() -> None:
     assert stage.records.acks(SCOPE) == []
 
 
+def test_a_seat_with_another_capacity_is_ours(stage: Stage) -> None:
+    stage.epoch()
+    stage.epoch(Kind.DRAIN, replace(ANN, capacity=2))
+    stage.seat(replace(ANN, capacity=2))
+    stage.announce()
+    stage.part.step()
+    assert stage.ack.epoch == 3
+
+
 # refusals
 
 
@@ -269,6 +278,18 @@ def test_an_epoch_that_was_aborted_long_ago_is_aborted(stage: Stage) -> None:
     stage.end()
     stage.part.step()
     assert stage.log[1:] == ["epoch 1", "aborted 1"]
+
+
+def test_who_was_away_for_so_long_that_the_record_is_gone_keeps_nothing(stage: Stage) -> None:
+    stage.epoch()
+    stage.epoch(Kind.DRAIN, BEN)
+    stage.seat(BEN)
+    stage.announce()
+    stage.end()
+    stage.records.prune_decisions(SCOPE, before=3, committed=3)
+    stage.part.step()
+    assert stage.log[3:] == ["drain 2", "fenced", "assigned 2"]
+    assert stage.participant.owned == {}
 
 
 def test_a_record_that_a_lost_leader_wrote_too_late_is_not_believed(stage: Stage) -> None:
@@ -379,3 +400,18 @@ def test_a_late_ack_does_not_hide_that_of_the_next_session(stage: Stage) -> None
     stage.records.write_ack(SCOPE, newer)
     stage.records.write_ack(SCOPE, Ack("ann", "s1", 8, 2, {"p": "8"}))
     assert stage.ack == newer
+
+
+# a scope that this instance does not work on
+
+
+def test_an_outsider_stops_nobody_and_does_no_work() -> None:
+    stage = Stage(participant=Outsider())
+    stage.seat(ANN)
+    stage.announce()
+    stage.part.step()
+    assert "does not work on it" in (stage.ack.refusal or "")
+    stage.end(Outcome.ABORT)
+    stage.announce(Kind.DRAIN, (ANN, BEN))
+    stage.part.step()
+    assert stage.ack == Ack("ann", "s1", 2, 1)

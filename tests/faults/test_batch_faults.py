@@ -48,14 +48,17 @@ class FarChild(Child):
 
 
 @contextmanager
-def at_work(place: Place, claims: int) -> Iterator[Future[ps.Report]]:
-    """An instance on the shared session; it has ended when the block ends."""
-    runner = place.runner(claims=claims)
-    with ThreadPoolExecutor(1) as pool:
+def at_work(place: Place) -> Iterator[list[Future[ps.Report]]]:
+    """Two instances, each in the middle of a partition; they have ended when the block ends."""
+    runners = [place.runner(instance=name, claims=1) for name in ("ann", "ben")]
+    with ThreadPoolExecutor(len(runners)) as pool:
         try:
-            yield pool.submit(runner.run)
+            reports = [pool.submit(runner.run) for runner in runners]
+            until(lambda: held(place) == len(runners), "two partitions are worked on")
+            yield reports
         finally:
-            runner.stop()
+            for runner in runners:
+                runner.stop()
 
 
 def hold_all(place: Place) -> None:
@@ -82,27 +85,24 @@ def place(etcd: EtcdCluster, tmp_path: Path, spark: SparkSession) -> Iterator[Pl
 
 
 def test_the_leader_of_etcd_is_killed(place: Place, etcd: EtcdCluster) -> None:
-    with at_work(place, claims=2) as here:
-        until(lambda: held(place) == 2, "two partitions are worked on")
+    with at_work(place) as reports:
         leader = etcd.leader()
         etcd.kill(leader)
         let_all_go(place)
         until(lambda: any(view.state == "completed" for view in place.board.partitions()), "one is done")
         etcd.restart(leader)
-        assert here.result(60).ending == "complete"
+        assert [report.result(60).ending for report in reports] == ["complete", "complete"]
     place.assert_exact()
 
 
 def test_all_nodes_of_etcd_are_killed(place: Place, etcd: EtcdCluster) -> None:
-    child = place.child()
-    with at_work(place, claims=1) as here:
-        until(lambda: held(place) == 2, "two instances work")
+    with at_work(place) as reports:
         for node in range(3):
             etcd.kill(node)
-        until(lambda: place.seen("lost"), "the instance stops, since its lease may be over")
+        until(lambda: len(place.seen("lost")) == 2, "both stop, since their leases may be over")
         let_all_go(place)
         etcd.heal()
-        assert (here.result(60).ending, child.report()["ending"]) == ("complete", "complete")
+        assert [report.result(60).ending for report in reports] == ["complete", "complete"]
     place.assert_exact()
 
 

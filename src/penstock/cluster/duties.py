@@ -58,6 +58,8 @@ class Duties:
         self._pause = pause
         self._due: dict[str, float] = {}
         self._cursors: dict[str, int] = {}
+        self._last: dict[str, Decision] = {}
+        self._judged = 0.0
         self._heard: dict[str, set[tuple[str, str, int]]] = {}
         self._token = 0
 
@@ -156,6 +158,9 @@ class Duties:
         if self._clock() >= deadline:
             names = ", ".join(sorted(missing))
             return f"no answer from {names} within {self._config.barrier_timeout:g} s"
+        if self._clock() < self._judged + _JUDGE_EVERY:
+            return None
+        self._judged = self._clock()
         seats = [seat for seat in alignment.barrier.required if seat.member in missing]
         alive = self._patiently(lambda _: self._room.store.alive([seat.session for seat in seats]))
         gone = [seat.member for seat in seats if seat.session not in alive]
@@ -188,6 +193,7 @@ class Duties:
             decided = self._patiently(lambda _: self._records.decide(scope, short))
         reach("epoch.decided")
         self._lead(lambda lead: _consequence(lead, scope, decided))
+        self._last[scope] = decided
         reach("epoch.published")
         return decided
 
@@ -202,6 +208,9 @@ class Duties:
             self._patiently(lambda _, n=name, s=seats: self._records.prune_acks(n, s))  # type: ignore[misc]
 
     def _committed(self, scope: str, epoch: int) -> Decision | None:
+        last = self._last.get(scope)
+        if last is not None and (last.epoch, last.outcome) == (epoch, Outcome.COMMIT):
+            return last
         return self._records.decision(scope, epoch) if epoch else None
 
     def _lead(self, command: Callable[[Leadership], Command]) -> tuple[Control, Why | None]:

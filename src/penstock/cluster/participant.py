@@ -111,6 +111,7 @@ class Participation:
         self._version = 0
         self._answer: Ack | None = None
         self._written = False
+        self._acked: int | None = None
 
     def step(self) -> None:
         """Read the control once and do what it asks for. Raises `StoreUnavailable`; then call it again."""
@@ -125,12 +126,12 @@ class Participation:
 
     def _write(self, answer: Ack) -> None:
         try:
-            self._records.write_ack(self._scope, answer)
+            self._acked = self._records.write_ack(self._scope, answer, self._acked)
         except (UsageError, TypeError) as error:
             # Too large, or no text: the leader must hear of it, or the epoch would only time out.
             why = error.what if isinstance(error, UsageError) else f"the work cannot be written: {error}"
             short = replace(answer, states={}, frontier=None, files=(), watermark=None, refusal=why)
-            self._records.write_ack(self._scope, short)
+            self._acked = self._records.write_ack(self._scope, short)
 
     def _settle(self, control: Control) -> None:
         """Hand on how the epoch ended that was answered, if it did."""

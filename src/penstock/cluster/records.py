@@ -23,18 +23,24 @@ class Records:
         documents = self.store.scan(self.keys.acks(scope))
         return [codec.decode_ack(document.key, document.value) for document in documents]
 
-    def write_ack(self, scope: str, ack: Ack) -> None:
-        """Harmless when repeated, and when a newer one stands there: that of the same id's next session."""
-        key = self.keys.ack(scope, ack.member)
+    def write_ack(self, scope: str, ack: Ack, known: int | None = None) -> int:
+        """The version of the member's document, of which ``known`` was the last; it saves a reading.
+
+        Harmless when repeated, and when a newer ack stands there: that of the same id's next session.
+        """
+        key, value = self.keys.ack(scope, ack.member), codec.encode_ack(ack)
         while True:
-            document = self.store.get(key)
-            if document is not None:
-                found = codec.decode_ack(key, document.value)
-                if found == ack or found.epoch > ack.epoch:
-                    return
-            expected = document.version if document else 0
-            if self.store.cas(key, expected, codec.encode_ack(ack)) is not None:
-                return
+            if known is None:
+                document = self.store.get(key)
+                known = document.version if document else 0
+                if document is not None:
+                    found = codec.decode_ack(key, document.value)
+                    if found == ack or found.epoch > ack.epoch:
+                        return known
+            version = self.store.cas(key, known, value)
+            if version is not None:
+                return version
+            known = None
 
     def prune_acks(self, scope: str, seats: Collection[Seat]) -> None:
         """Remove the acks of members that have no seat any more."""

@@ -2,40 +2,50 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from penstock.cluster import codec
 from penstock.cluster.commands import Command
 from penstock.cluster.keys import Keys
 from penstock.cluster.machine import Accepted, Answer, Why, apply
 from penstock.cluster.model import Control
 from penstock.errors import LeadershipLost
-from penstock.store.base import Changes, Document, Store
+from penstock.store.base import Changes, Store
 
 
 class Room:
-    """Where the control document is read and changed. Holds no state of its own."""
+    """Where the control document is read and changed. Safe for many threads.
+
+    It remembers what it last saw, which saves a leader the reading: a write proves that it was not old, and a
+    refusal never comes from memory.
+    """
 
     def __init__(self, store: Store, keys: Keys) -> None:
         self.store = store
         self.keys = keys
+        self._seen: _Seen | None = None
 
     def read(self) -> Control:
         """The control as it is now; an empty one before the first leader."""
-        return self._decoded(self.store.get(self.keys.control))
+        return self._fetch().control
 
     def submit(self, command: Command) -> tuple[Control, Answer]:
         """The control that ``command`` was applied to or refused by, and the answer.
 
         After `StoreUnavailable` it is not known whether it was applied; submit the same command again.
         """
+        remembered = self._seen
         while True:
-            document = self.store.get(self.keys.control)
-            before = self._decoded(document)
-            after, answer = apply(before, command)
-            if after is before:
-                return before, answer
-            expected = document.version if document else 0
-            if self.store.cas(self.keys.control, expected, codec.encode_control(after)) is not None:
+            seen = remembered or self._fetch()
+            after, answer = apply(seen.control, command)
+            if after is seen.control and remembered is None:
                 return after, answer
+            if after is not seen.control:
+                version = self.store.cas(self.keys.control, seen.version, codec.encode_control(after))
+                if version is not None:
+                    self._seen = _Seen(version, after)
+                    return after, answer
+            remembered = None
 
     def lead(self, command: Command) -> tuple[Control, Why | None]:
         """`submit` for the leader: raises `LeadershipLost` when somebody else leads; why, if refused."""
@@ -50,8 +60,20 @@ class Room:
         """Wait for a change of the control document."""
         return self.store.watch(self.keys.control, since, timeout)
 
-    def _decoded(self, document: Document | None) -> Control:
-        return codec.decode_control(document.key, document.value) if document else Control()
+    def _fetch(self) -> _Seen:
+        document, seen = self.store.get(self.keys.control), self._seen
+        if document is None:
+            return _Seen(0, Control())
+        if seen is None or seen.version != document.version:
+            seen = _Seen(document.version, codec.decode_control(document.key, document.value))
+            self._seen = seen
+        return seen
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    version: int
+    control: Control
 
 
 def lost(control: Control) -> LeadershipLost:
