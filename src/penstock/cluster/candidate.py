@@ -55,9 +55,12 @@ class Candidate:
             raise LeadershipLost("the lease could not be renewed in time", left="nothing was written")
         return held
 
-    def step(self) -> float:
-        """Look at the lease, and take or renew it if that is due. Seconds until it must be done again."""
-        self.control = self._room.read()
+    def step(self, seen: Control | None = None) -> float:
+        """Look at the lease, and take or renew it if that is due. Seconds until it must be done again.
+
+        ``seen`` is a control that was just read, if there is one.
+        """
+        self.control = seen or self._room.read()
         now = self._clock()
         lease = self.control.lease
         self._sighting = see(self._sighting, lease, now)

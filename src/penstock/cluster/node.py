@@ -81,6 +81,7 @@ class Node:
         self._former: Session | None = None
         self._served: dict[str, _Life] = {}
         self._cursors: dict[str, int] = {}
+        self._stirred: dict[str, bool] = {}
         self._threads: list[threading.Thread] = []
 
     @property
@@ -111,7 +112,7 @@ class Node:
         self._show(life)
         if self._leaving:
             life.candidate.resign()
-        wait = min(life.candidate.step(), _WATCH, self.config.member_ttl / 3)
+        wait = min(life.candidate.step(self._news("pulse")), _WATCH, self.config.member_ttl / 3)
         self._await("pulse", wait)
 
     def lead(self) -> None:
@@ -132,7 +133,7 @@ class Node:
             return
         self._served[scope] = life
         self._cursor(scope)
-        life.parts[scope].step()
+        life.parts[scope].step(self._news(scope))
         self._await(scope, _WATCH)
 
     def stand_by(self) -> None:
@@ -141,13 +142,12 @@ class Node:
         if life is None:
             self._pause(_PAUSE)
             return
-        self._cursor("")
-        for name in self.room.read().scopes:
+        for name in self.room.newest.scopes:
             if name not in self._scopes:
                 part = life.outside.get(name) or self._part(name, life.member, Outsider())
                 life.outside[name] = part
                 part.step()
-        self._await("", _WATCH)
+        self._pause(_WATCH)
 
     def _cursor(self, step: str) -> int:
         """From where a step watches the control: it goes on where its last watch ended."""
@@ -158,7 +158,12 @@ class Node:
     def _await(self, step: str, wait: float) -> None:
         """Wait for a change of the control that the step has not seen."""
         if wait > 0 and not self._stopping.is_set():
-            _, self._cursors[step] = self.room.watch(self._cursor(step), wait)
+            changes, self._cursors[step] = self.room.watch(self._cursor(step), wait)
+            self._stirred[step] = bool(changes)
+
+    def _news(self, step: str) -> Control | None:
+        """The control, if the step's last watch brought it; otherwise the step reads it by itself."""
+        return self.room.newest if self._stirred.pop(step, False) else None
 
     # a life
 

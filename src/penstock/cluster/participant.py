@@ -113,9 +113,12 @@ class Participation:
         self._written = False
         self._acked: int | None = None
 
-    def step(self) -> None:
-        """Read the control once and do what it asks for. Raises `StoreUnavailable`; then call it again."""
-        control = self._room.read()
+    def step(self, seen: Control | None = None) -> None:
+        """Read the control once and do what it asks for. Raises `StoreUnavailable`; then call it again.
+
+        ``seen`` is a control that was just read, if there is one; it must not be older than the last.
+        """
+        control = seen or self._room.read()
         self._settle(control)
         if self._answer is None:
             self._follow(control)

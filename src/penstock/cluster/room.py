@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 
 from penstock.cluster import codec
@@ -16,18 +17,24 @@ from penstock.store.base import Changes, Store
 class Room:
     """Where the control document is read and changed. Safe for many threads.
 
-    It remembers what it last saw, which saves a leader the reading: a write proves that it was not old, and a
-    refusal never comes from memory.
+    It remembers the newest it saw, which saves a leader the reading: a write proves that it was not old, and
+    a refusal never comes from memory.
     """
 
     def __init__(self, store: Store, keys: Keys) -> None:
         self.store = store
         self.keys = keys
         self._seen: _Seen | None = None
+        self._lock = threading.Lock()
 
     def read(self) -> Control:
         """The control as it is now; an empty one before the first leader."""
         return self._fetch().control
+
+    @property
+    def newest(self) -> Control:
+        """The newest control that any read or watch of this room has seen. It never goes back."""
+        return self._seen.control if self._seen else Control()
 
     def submit(self, command: Command) -> tuple[Control, Answer]:
         """The control that ``command`` was applied to or refused by, and the answer.
@@ -43,7 +50,7 @@ class Room:
             if after is not seen.control:
                 version = self.store.cas(self.keys.control, seen.version, codec.encode_control(after))
                 if version is not None:
-                    self._seen = _Seen(version, after)
+                    self._remember(_Seen(version, after))
                     return after, answer
             remembered = None
 
@@ -57,17 +64,28 @@ class Room:
         return control, answer.why
 
     def watch(self, since: int, timeout: float) -> Changes:
-        """Wait for a change of the control document."""
-        return self.store.watch(self.keys.control, since, timeout)
+        """Wait for a change of the control document, which is then `newest`."""
+        changes = self.store.watch(self.keys.control, since, timeout)
+        for change in changes.changes[-1:]:
+            if change.value is not None:
+                self._decoded(change.version, change.value)
+        return changes
 
     def _fetch(self) -> _Seen:
-        document, seen = self.store.get(self.keys.control), self._seen
-        if document is None:
-            return _Seen(0, Control())
-        if seen is None or seen.version != document.version:
-            seen = _Seen(document.version, codec.decode_control(document.key, document.value))
-            self._seen = seen
-        return seen
+        document = self.store.get(self.keys.control)
+        return self._decoded(document.version, document.value) if document else _Seen(0, Control())
+
+    def _decoded(self, version: int, value: bytes) -> _Seen:
+        seen = self._seen
+        if seen is not None and seen.version >= version:
+            return seen
+        return self._remember(_Seen(version, codec.decode_control(self.keys.control, value)))
+
+    def _remember(self, seen: _Seen) -> _Seen:
+        with self._lock:
+            if self._seen is None or self._seen.version < seen.version:
+                self._seen = seen
+            return self._seen
 
 
 @dataclass(frozen=True, slots=True)
