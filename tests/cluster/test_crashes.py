@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,15 +21,12 @@ from penstock.cluster.records import Records
 from penstock.cluster.room import Room
 from penstock.config import ClusterConfig
 from penstock.store.sqlite import SqliteStore
+from tests.cluster.nodes import LONG, SHORT
 from tests.cluster.support import KEYS, PARTS, SCOPE, Counting, until
 
 pytestmark = pytest.mark.usefixtures("lively")
 
 ROOT = Path(__file__).parents[2]
-SHORT = ClusterConfig(
-    "test", vnodes=64, lease_ttl=1.2, renew_every=0.3, member_ttl=1.0, barrier_timeout=20.0, history=64
-)
-LONG = replace(SHORT, lease_ttl=60.0, renew_every=20.0, member_ttl=60.0)
 
 
 class Place:

@@ -65,10 +65,10 @@ class Chronicle:
         later = (each for each in self.controls if each.control.lease.token > token and each.writer == name)
         return next((each.number for each in later), None)
 
-    def tries(self, name: str) -> list[int]:
-        """When a member began a leader's writes, whether they came through or not."""
+    def tries(self, name: str) -> list[Operation]:
+        """A member's writes as a leader, whether they came through or not."""
         return [
-            each.invoked
+            each
             for each in self._histories[name]
             if not isinstance(each.outcome, Read) and each.key.startswith((KEYS.control, KEYS.epochs(SCOPE)))
         ]

@@ -21,7 +21,7 @@ from servers.etcd import EtcdCluster
 from servers.netns import Network
 from tests.faults.chronicle import Chronicle
 from tests.faults.history import Recorder, merged
-from tests.faults.member import KEYS, SCOPE, Entry, history_path, read_log
+from tests.faults.member import KEYS, SCOPE, Entry, history_path, read_log, trap_path
 from tests.faults.workload import until
 
 NAMES = ("ann", "ben", "cyd")
@@ -63,19 +63,23 @@ class Cluster:
 
     # what is done to members
 
-    def pause(self, name: str) -> None:
-        self._signal(name, signal.SIGSTOP)
+    def stop_before_it_decides(self, name: str) -> None:
+        """Stop the leader when all acks are there and it is about to commit the epoch."""
+        trap_path(self._folder, name).touch()
+        until(lambda: self._state(name) == "T", SOON, f"{name} stops")
 
     def resume(self, name: str) -> None:
-        self._signal(name, signal.SIGCONT)
+        os.kill(self._processes[name].pid, signal.SIGCONT)
 
     def cut_off(self, name: str) -> None:
         """Nothing gets from the member to etcd or back, until the network is healed."""
         assert self._network is not None
         self._network.cut(len(self._endpoints) + NAMES.index(name))
 
-    def _signal(self, name: str, number: signal.Signals) -> None:
-        os.kill(self._processes[name].pid, number)
+    def _state(self, name: str) -> str:
+        """The process state as the kernel tells it: T is stopped."""
+        stat = Path(f"/proc/{self._processes[name].pid}/stat").read_text()
+        return stat.rsplit(")", 1)[1].split()[0]
 
     # what is seen of them
 

@@ -11,17 +11,19 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from penstock import failpoints
 from penstock.cluster.assignment import part_owners
 from penstock.cluster.keys import Keys
 from penstock.cluster.model import Barrier, Decision, Kind, Member, Snapshot
 from penstock.cluster.node import Node
 from penstock.cluster.participant import Participant, Work
 from penstock.config import ClusterConfig
+from penstock.store.base import Store, Write
 from penstock.store.etcd import EtcdStore
 from tests.faults.history import Recorder
 
@@ -53,6 +55,11 @@ def log_path(folder: Path, name: str) -> Path:
     return folder / f"{name}.log"
 
 
+def trap_path(folder: Path, name: str) -> Path:
+    """While this file is there, the member stops right before it writes a decision, once."""
+    return folder / f"{name}.trap"
+
+
 def read_log(folder: Path, name: str) -> list[Entry]:
     """What the member has done so far; the line that it writes at this moment is left out."""
     path = log_path(folder, name)
@@ -76,6 +83,20 @@ class Log:
         with self._lock:
             line = json.dumps({"at": time.monotonic_ns(), "what": what, **more})
             self._file.write(line + "\n")
+
+
+class Trapped(Recorder):
+    """A recorder that stops its process where a leader that sleeps could do most harm."""
+
+    def __init__(self, store: Store, path: Path, trap: Path) -> None:
+        super().__init__(store, path)
+        self._trap = trap
+
+    def cas_many(self, writes: Sequence[Write]) -> Sequence[int | None]:
+        if any(write.key.startswith(KEYS.epochs(SCOPE)) for write in writes) and self._trap.exists():
+            self._trap.unlink()
+            failpoints.ACTIONS["stop"]()
+        return super().cas_many(writes)
 
 
 class Counter(Participant):
@@ -121,7 +142,7 @@ def main(name: str, folder: str, url: str) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(threadName)s %(message)s")
     place = Path(folder)
     log = Log(log_path(place, name))
-    store = Recorder(EtcdStore.open(url), history_path(place, name))
+    store = Trapped(EtcdStore.open(url), history_path(place, name), trap_path(place, name))
     node = Node(store, Member(name, "", "1"), CONFIG, {SCOPE: Counter(name, log)}, {SCOPE: _EPOCH_EVERY})
     node.start()
     held = None

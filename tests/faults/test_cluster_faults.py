@@ -19,7 +19,8 @@ from servers.netns import Network
 from tests.faults.chronicle import Chronicle
 from tests.faults.cluster import NAMES, Cluster
 from tests.faults.conftest import connected
-from tests.faults.member import CONFIG, PARTS, SCOPE
+from tests.faults.member import CONFIG, KEYS, PARTS, SCOPE
+from tests.faults.register import Conflict
 from tests.servers import started
 
 SECOND = 1_000_000_000
@@ -68,14 +69,18 @@ def assert_replaced(chronicle: Chronicle, name: str, token: int) -> None:
 
 def test_a_leader_that_was_stopped_wakes_up_as_one_of_the_others(cluster: Cluster) -> None:
     lease = cluster.control.lease
-    cluster.pause(lease.member)
+    cluster.stop_before_it_decides(lease.member)
     cluster.until_seated(*others(lease.member))
     cluster.until_epochs(3)
     woken = time.monotonic_ns()
     cluster.resume(lease.member)
     cluster.until_logged(lease.member, "fenced", woken)
     cluster.until_seated(*NAMES)
-    assert_replaced(cluster.chronicle(), lease.member, lease.token)
+    chronicle = cluster.chronicle()
+    assert_replaced(chronicle, lease.member, lease.token)
+    late = [each for each in chronicle.tries(lease.member) if each.invoked >= woken]
+    refused = [each.key for each in late if isinstance(each.outcome, Conflict)]
+    assert any(key.startswith(KEYS.epochs(SCOPE)) for key in refused), "it did not try to commit"
 
 
 def test_the_parts_of_a_member_that_is_cut_off_move_to_the_others(
@@ -110,7 +115,7 @@ def test_a_leader_that_is_cut_off_stops_before_the_next_one_begins(
     chronicle = scattered.chronicle()
     assert_replaced(chronicle, lease.member, lease.token)
     taken = chronicle.taken(lease.token + 1).invoked
-    assert [each for each in chronicle.tries(lease.member) if taken <= each <= healed] == []
+    assert not [each for each in chronicle.tries(lease.member) if taken <= each.invoked <= healed]
     assert taken - cut < (1.5 * CONFIG.lease_ttl + TRY) * SECOND
 
 

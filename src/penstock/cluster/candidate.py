@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -13,6 +12,7 @@ from penstock.cluster.model import Control
 from penstock.cluster.room import Room
 from penstock.config import ClusterConfig
 from penstock.errors import LeadershipLost
+from penstock.store.clock import now
 
 
 def wall_clock() -> str:
@@ -29,7 +29,7 @@ class Candidate:
         member: str,
         owner: str,
         config: ClusterConfig,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = now,
     ) -> None:
         self.owner = owner
         self.control = Control()

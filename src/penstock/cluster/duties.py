@@ -27,6 +27,7 @@ from penstock.cluster.roster import Roster
 from penstock.config import ClusterConfig
 from penstock.errors import LeadershipLost, StoreUnavailable, UsageError
 from penstock.failpoints import reach
+from penstock.store.clock import now
 
 _PAUSE = 0.1
 _TIDY_EVERY = 16
@@ -45,7 +46,7 @@ class Duties:
         candidate: Candidate,
         config: ClusterConfig,
         schedule: Mapping[str, float],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = now,
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
         self._room = room

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -25,8 +24,10 @@ from penstock.cluster.records import Records
 from penstock.cluster.room import Room
 from penstock.cluster.roster import Roster
 from penstock.config import ClusterConfig
-from penstock.errors import FencedError, SessionLost, StoreUnavailable, TransientError
+from penstock.errors import FencedError, SessionLost, StoreUnavailable, TransientError, UsageError
+from penstock.names import RULE, is_name
 from penstock.store.base import Session, Store
+from penstock.store.clock import now
 
 _log = logging.getLogger(__name__)
 
@@ -61,9 +62,12 @@ class Node:
         config: ClusterConfig,
         scopes: Mapping[str, Participant],
         schedule: Mapping[str, float],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = now,
         pause: Callable[[float], object] | None = None,
     ) -> None:
+        for name in (member.id, *scopes):
+            if not is_name(name):
+                raise UsageError(f"{name!r} cannot be the name of a member or a scope", hint=RULE)
         self.member = member
         self.config = config
         self._store = store
@@ -132,9 +136,10 @@ class Node:
             self._pause(_PAUSE)
             return
         self._served[scope] = life
-        self._cursor(scope)
-        life.parts[scope].step(self._news(scope))
-        self._await(scope, _WATCH)
+        step = f"scope/{scope}"
+        self._cursor(step)
+        life.parts[scope].step(self._news(step))
+        self._await(step, _WATCH)
 
     def stand_by(self) -> None:
         """Answer the barriers of scopes that this instance does not work on."""

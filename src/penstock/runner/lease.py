@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -18,6 +17,7 @@ from penstock.claims import Board, Claim
 from penstock.errors import FencedError, PenstockError, SessionLost, StoreUnavailable
 from penstock.ranges import Range
 from penstock.store import Session, Store
+from penstock.store.clock import now
 
 _log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class Lease:
         every: float,
         on_lost: Callable[[Hold], None],
         on_session: Callable[[Session], None] = lambda _: None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = now,
     ) -> None:
         self._store = store
         self._board = board

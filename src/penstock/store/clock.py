@@ -10,7 +10,10 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def now() -> float:
-    """Seconds since the machine started, including those it slept where the system counts them."""
+    """Seconds since the machine started, including those it slept where the system counts them.
+
+    What a lease is measured with: one that ran out while its owner slept is over.
+    """
     return time.clock_gettime(_CLOCK)
 
 
