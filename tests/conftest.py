@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +19,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SPARK = SparkConfig(master="local[2]", memory="1g", fast_start=True)
+SPARK = {
+    "examples",
+    "runner",
+    "spark",
+    "test_batch_faults",
+    "test_demo",
+    "test_processes",
+    "test_remote_spark",
+}
+"""Folders and files of tests that start Spark in processes of their own."""
 _CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 
 
@@ -49,12 +60,21 @@ def s3() -> Iterator[Seaweed]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes minutes unless it is asked for."""
+    """Leave out what takes minutes unless it is asked for; keep all that starts Spark in one process."""
+    for item in items:
+        if _starts_spark(item):
+            item.add_marker(pytest.mark.xdist_group("spark"))
     if config.option.markexpr:
         return
     chosen = [item for item in items if item.get_closest_marker("soak") is None]
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = chosen
+
+
+def _starts_spark(item: pytest.Item) -> bool:
+    """Two Sparks at once are too much for a small machine, and the session is shared within a process."""
+    place = item.path.relative_to(Path(__file__).parent)
+    return "spark" in getattr(item, "fixturenames", ()) or place.parts[0] in SPARK or place.stem in SPARK
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
