@@ -23,6 +23,7 @@ from penstock.cluster.model import Barrier, Decision, Kind, Member, Snapshot
 from penstock.cluster.node import Node
 from penstock.cluster.participant import Participant, Work
 from penstock.config import ClusterConfig
+from penstock.store import clock
 from penstock.store.base import Store, Write
 from penstock.store.etcd import EtcdStore
 from tests.faults.history import Recorder
@@ -152,7 +153,8 @@ def main(name: str, folder: str, url: str) -> None:
             if held is None:
                 log.say("follows")
             else:
-                log.say("leads", token=held.token, until=round(held.until * 1e9))
+                left = round((held.until - clock.now()) * 1e9)
+                log.say("leads", token=held.token, until=time.monotonic_ns() + left)
         time.sleep(_LOOK_EVERY)
 
 
