@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SPARK = SparkConfig(master="local[2]", memory="1g", fast_start=True)
-SPARK = {
+STARTS_SPARK = {
     "examples",
     "runner",
     "spark",
@@ -74,7 +74,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _starts_spark(item: pytest.Item) -> bool:
     """Two Sparks at once are too much for a small machine, and the session is shared within a process."""
     place = item.path.relative_to(Path(__file__).parent)
-    return "spark" in getattr(item, "fixturenames", ()) or place.parts[0] in SPARK or place.stem in SPARK
+    return "spark" in getattr(item, "fixturenames", ()) or not STARTS_SPARK.isdisjoint(
+        (place.parts[0], place.stem)
+    )
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
