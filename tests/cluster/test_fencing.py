@@ -6,8 +6,9 @@ from contextlib import suppress
 
 import pytest
 
-from penstock.cluster.model import Member
+from penstock.cluster.model import Barrier, Member
 from penstock.cluster.node import Node
+from penstock.cluster.participant import Work
 from penstock.errors import SessionLost, StoreUnavailable
 from penstock.store.memory import MemoryStore
 from tests.cluster.support import CONFIG, SCOPE, Clock, Counting, Line, cut
@@ -105,6 +106,7 @@ def test_a_session_that_only_seems_to_be_over_does_not_keep_its_id() -> None:
         life.clock.move(0.5)
         with suppress(StoreUnavailable):
             life.node.pulse()
+        life.node.keep_watch()
     assert life.store.alive([former])
     life.store.silent = False
     life.node.pulse()
@@ -125,3 +127,29 @@ def test_a_few_renewals_may_fail() -> None:
     life.turn()
     assert life.session() == session
     assert "fenced" not in life.participant.log
+
+
+def test_a_session_that_runs_out_in_the_middle_of_a_call_is_fenced_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As when the store cannot be reached, and every thread but the one with the clock waits for it."""
+    life = Life()
+    life.turn()
+    former, prepare = life.session(), life.participant.prepare
+
+    def slow(barrier: Barrier) -> Work:
+        life.clock.move(CONFIG.member_ttl * 0.95)
+        life.node.keep_watch()
+        assert life.session() is None
+        assert life.participant.log[-1] == "fenced"
+        return prepare(barrier)
+
+    monkeypatch.setattr(life.participant, "prepare", slow)
+    life.clock.move(1.0)
+    with suppress(SessionLost):
+        life.turn()
+    monkeypatch.undo()
+    assert not [ack for ack in life.node.records.acks(SCOPE) if ack.epoch > 1], "nothing was acked"
+    life.turn()
+    assert "fenced" in life.participant.log[life.participant.log.index("fenced") + 1 :], "what began since"
+    assert life.session() not in (None, former)

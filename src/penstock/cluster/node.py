@@ -1,9 +1,9 @@
 """An instance in the cluster: a member with a session, a candidate, a leader's duties, and its scopes.
 
 The parts are steps that a driver repeats: `pulse` keeps session and lease alive, `lead` does a leader's work,
-`take_part` answers the barriers of a scope, `stand_by` those of scopes that only others work on. `Node.start`
-drives each from a thread of its own, so that a long piece of work never holds up a renewal; a simulation
-drives the same steps in virtual time.
+`take_part` answers the barriers of a scope, `stand_by` those of scopes that only others work on, `keep_watch`
+looks at the clock while the others wait for the store. `Node.start` drives each from a thread of its own, so
+that a long piece of work never holds up a renewal; a simulation drives the same steps in virtual time.
 """
 
 from __future__ import annotations
@@ -113,6 +113,8 @@ class Node:
         life = self._life or self._join()
         if self._clock() - life.renewed >= self.config.member_ttl / 3:
             self._keep_alive(life)
+        if self._life is not life:
+            return  # it was given up while the store kept us waiting
         self._show(life)
         if self._leaving:
             life.candidate.resign()
@@ -138,8 +140,22 @@ class Node:
         self._served[scope] = life
         step = f"scope/{scope}"
         self._cursor(step)
-        life.parts[scope].step(self._news(step))
+        try:
+            life.parts[scope].step(self._news(step))
+        finally:
+            if self._life is not life:
+                # It was fenced in the middle, and may have begun something since.
+                self._served[scope] = life
         self._await(step, _WATCH)
+
+    def keep_watch(self) -> None:
+        """Let go of everything before the others may take it, whatever the store's calls are waiting for."""
+        life, ttl = self._life, self.config.member_ttl
+        left = ttl * _STALE - (self._clock() - life.renewed) if life is not None else ttl
+        if life is not None and left < 0:
+            self._end(life)
+            self._let_go()
+        self._pause(min(max(left, ttl / 50), ttl / 3))
 
     def stand_by(self) -> None:
         """Answer the barriers of scopes that this instance does not work on."""
@@ -207,18 +223,18 @@ class Node:
         try:
             life.session.keepalive()
             life.renewed = began
-        except StoreUnavailable:
-            if began - life.renewed > self.config.member_ttl * _STALE:
-                self._end(life)
-            raise
         except SessionLost:
             self._end(life)
             raise
 
     def _end(self, life: _Life) -> None:
         """The others have given this session up, or may have: begin anew under another one."""
+        if self._life is not life:
+            return
         _log.warning("the session of %s is over: everything it owned is let go", life.member.id)
         self._life, self._former = None, life.session
+        for part in (*life.parts.values(), *life.outside.values()):
+            part.end()
 
     def _show(self, life: _Life) -> None:
         """Bring the member's entry in line with what it should say."""
@@ -233,7 +249,7 @@ class Node:
 
     def start(self) -> Self:
         """Drive the steps from threads until `leave` or `stop`."""
-        steps = {"pulse": self.pulse, "lead": self.lead, "outside": self.stand_by}
+        steps = {"pulse": self.pulse, "lead": self.lead, "outside": self.stand_by, "watch": self.keep_watch}
         steps |= {f"scope-{name}": lambda name=name: self.take_part(name) for name in self._scopes}  # type: ignore[misc]
         for name, step in steps.items():
             thread = threading.Thread(
@@ -258,13 +274,13 @@ class Node:
         return self._say_goodbye() and out
 
     def _let_go(self) -> None:
-        for scope in self._served:
+        """Fence what is served. Where that fails, the scope's own thread tries again, if there is one."""
+        for scope in list(self._served):
             try:
                 self._scopes[scope].fenced()
+                self._served.pop(scope, None)
             except Exception:
-                # The others must hear that this instance is gone, whatever it leaves behind.
                 _log.exception("%s was not stopped cleanly", scope)
-        self._served.clear()
 
     def _say_goodbye(self) -> bool:
         """Leave the members and end the session; whether the store heard of it."""

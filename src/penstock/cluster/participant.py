@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from penstock.cluster.model import Ack, Barrier, Control, Decision, Kind, Outcome, Scope, Seat, Snapshot
 from penstock.cluster.records import Records
 from penstock.cluster.room import Room
-from penstock.errors import UsageError
+from penstock.errors import SessionLost, UsageError
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +30,9 @@ class Participant(ABC):
     """What works in epochs on behalf of a member. Calls come from one thread, in the order given here.
 
     After `assigned` come any number of `prepare`, each followed by `committed` or `aborted`. `fenced` may
-    come after any of them instead of what would follow; if the member comes back, `assigned` is next.
+    come after any of them instead of what would follow; if the member comes back, `assigned` is next. When
+    the store cannot be reached, `fenced` comes from another thread while a call is under way, and once more
+    after that call: whatever it was doing must stop.
     """
 
     @abstractmethod
@@ -112,6 +114,15 @@ class Participation:
         self._answer: Ack | None = None
         self._written = False
         self._acked: int | None = None
+        self._over = False
+
+    def end(self) -> None:
+        """The session is over: the participant is asked for nothing more on its behalf."""
+        self._over = True
+
+    def _check(self) -> None:
+        if self._over:
+            raise SessionLost("the session was given up while the store did not answer")
 
     def step(self, seen: Control | None = None) -> None:
         """Read the control once and do what it asks for. Raises `StoreUnavailable`; then call it again.
@@ -142,6 +153,7 @@ class Participation:
         if answer is None or (scope.open is not None and scope.open.epoch == answer.epoch):
             return
         outcome = self._outcome(scope, answer.epoch)
+        self._check()
         if outcome is Outcome.COMMIT:
             self._participant.committed(answer.epoch)
         elif outcome is Outcome.ABORT:
@@ -171,6 +183,7 @@ class Participation:
         decision = self._records.decision(self._scope, committed) if committed else None
         if committed and decision is None:
             return  # it was pruned: this control is long out of date, and the next step reads a new one
+        self._check()
         self._participant.assigned(assignment, decision)
         self._version = assignment.version
 
@@ -192,11 +205,13 @@ class Participation:
         barrier = control.scope(self._scope).open
         if barrier is None or barrier.assignment != self._version or not self._is_required(barrier):
             return
+        self._check()
         try:
             work = self._participant.prepare(barrier)
         except Exception as error:
             _log.exception("epoch %d of %s is refused", barrier.epoch, self._scope)
             work = Work(refusal=f"{type(error).__name__}: {error}"[:500])
+        self._check()
         self._answer = Ack(
             self._seat.member,
             self._seat.session,
