@@ -19,7 +19,7 @@ from penstock.store import Store, open_store
 from penstock.store.filelock import FileLock
 from tests.cli.program import Cli
 
-FAST = {"lease_ttl": 2.0, "renew_every": 0.5, "member_ttl": 2.0}
+FAST = {"lease_ttl": 2.5, "renew_every": 0.6, "member_ttl": 4.0}
 SLOW = {"lease_ttl": 20.0, "renew_every": 5.0, "member_ttl": 20.0}
 
 

@@ -17,7 +17,7 @@ from penstock.store.base import Store
 from tests.cluster.support import KEYS, PARTS, SCOPE, Counting, until
 
 SHORT = ClusterConfig(
-    "test", vnodes=64, lease_ttl=1.2, renew_every=0.3, member_ttl=1.0, barrier_timeout=20.0, history=64
+    "test", vnodes=64, lease_ttl=3.0, renew_every=0.7, member_ttl=2.5, barrier_timeout=20.0, history=64
 )
 LONG = replace(SHORT, lease_ttl=60.0, renew_every=20.0, member_ttl=60.0)
 """Who waits for the end of a lease or session of this length fails the test."""

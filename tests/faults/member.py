@@ -30,7 +30,7 @@ from tests.faults.history import Recorder
 
 # Nothing is pruned, so that a test can read all that was decided.
 CONFIG = ClusterConfig(
-    "faults", vnodes=16, lease_ttl=2.0, renew_every=0.7, member_ttl=3.0, barrier_timeout=3.0, history=10_000
+    "faults", vnodes=16, lease_ttl=2.0, renew_every=0.7, member_ttl=4.0, barrier_timeout=3.0, history=10_000
 )
 KEYS = Keys(CONFIG.name)
 SCOPE = "counts"
