@@ -63,9 +63,22 @@ def test_a_process_without_a_certificate_of_the_same_authority_is_refused(cluste
 
 
 def test_an_open_address_without_certificates_is_refused(cluster: Cluster) -> None:
-    process = cluster.start("join", "--listen", "0.0.0.0:0")
-    assert process.end() == exits.USAGE
-    assert "there is no [tls] section" in "\n".join(process.lines)
+    listen = ("--listen", "0.0.0.0:0")
+    for more, why in (
+        ((), "--address peer=HOST:PORT"),
+        (("--address", "peer=127.0.0.1:9"), "there is no [tls] section"),
+    ):
+        process = cluster.start("join", *listen, *more)
+        assert process.end() == exits.USAGE
+        assert why in "\n".join(process.lines)
+
+
+def test_where_nobody_takes_part_ping_says_so(cluster: Cluster) -> None:
+    cluster.join("n1").signal(signal.SIGTERM)
+    assert cluster.processes[0].end() == exits.COMPLETE
+    result = cluster.cli("cluster", "ping")
+    assert result.exit_code == exits.USAGE
+    assert "nobody takes part" in result.stderr
 
 
 def test_doctor_tells_how_long_a_certificate_lasts(cluster: Cluster) -> None:

@@ -36,13 +36,15 @@ class Cluster:
         self._stores: list[Store] = [self.store]
         self._all: list[Node] = []
 
-    def start(self, *names: str, config: ClusterConfig = SHORT, store: Store | None = None) -> Node:
+    def start(
+        self, *names: str, config: ClusterConfig = SHORT, store: Store | None = None, every: float = 0.05
+    ) -> Node:
         for name in names:
             handle = store or self._open()
             self._stores.append(handle)
             self.participants[name] = Counting(name)
             scopes = {SCOPE: self.participants[name]}
-            self.nodes[name] = Node(handle, Member(name, "", "1"), config, scopes, {SCOPE: 0.05})
+            self.nodes[name] = Node(handle, Member(name, "", "1"), config, scopes, {SCOPE: every})
             self._all.append(self.nodes[name].start())
         return self.nodes[names[-1]]
 

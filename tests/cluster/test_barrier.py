@@ -165,6 +165,12 @@ def test_frontiers_and_files_are_those_of_this_epoch_alone() -> None:
     assert (decision.frontiers, decision.files) == ({}, ())
 
 
+def test_a_drain_keeps_how_far_those_were_who_are_gone() -> None:
+    old = replace(before(), frontiers={"ann": "1", "ben": "2"})
+    alignment = aligned(ack(frontier="3"), barrier=replace(DRAIN, required=(ANN,)))
+    assert commit(alignment, SCOPE, old).frontiers == {"ann": "3", "ben": "2"}
+
+
 def test_a_drain_does_not_move_the_watermark() -> None:
     """Whoever is gone has no say in it, and what it owned goes on from where it was."""
     alignment = aligned(ack(watermark=99), barrier=replace(DRAIN, required=(ANN,)))

@@ -195,3 +195,12 @@ def _edit(cluster: Cluster, change: Callable[[Control], Control]) -> None:
         value = encode_control(change(decode_control(KEYS.control, document.value)))
         if cluster.store.cas(KEYS.control, document.version, value) is not None:
             return
+
+
+def test_work_goes_on_right_after_owners_changed(memory: Cluster) -> None:
+    """Although the next epoch would be due much later."""
+    memory.start("ann", config=LONG, every=600.0)
+    until(lambda: memory.committed == 1, "the first epoch")
+    memory.start("ben", config=LONG, every=600.0)
+    until(lambda: memory.participants["ben"].owned, "ben works")
+    assert memory.until_seated("ann", "ben").version == 2

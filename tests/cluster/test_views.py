@@ -217,7 +217,8 @@ def test_a_barrier_is_overdue_when_it_was_seen_open_for_too_long(world: World) -
     )
     assert observer(world).status(0).healthy, "who looks for the first time cannot know"
     a.duties.step()
-    assert looking.status(0).healthy
+    (warning,) = looking.status(0).warnings
+    assert warning.startswith(f"epoch {epoch} of {SCOPE} was given up: ")
     aborted = looking.status(0).scopes[0].aborted
     assert aborted is not None
     assert (aborted.epoch, aborted.reason) == (epoch, "its leader did not finish it")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from tests.simulation.world import Task, Ticket, World
@@ -13,6 +14,10 @@ class Threads:
 
     def __init__(self, world: World) -> None:
         self._world = world
+
+    def Lock(self) -> nullcontext[None]:  # noqa: N802
+        """Nothing switches tasks while a node holds a lock."""
+        return nullcontext()
 
     def Event(self) -> SimulatedEvent:  # noqa: N802
         return SimulatedEvent(self._world)
@@ -59,6 +64,6 @@ class SimulatedThread:
     def start(self) -> None:
         self._task = self._world.spawn(self._world.task.host, self._name, self._run)
 
-    def join(self) -> None:
+    def join(self, timeout: float | None = None) -> None:
         if self._task is not None:
             self._world.join(self._task)

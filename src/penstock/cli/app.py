@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import signal
 import sys
@@ -43,6 +44,10 @@ class Program(LazyGroup):
     def main(  # type: ignore[override]
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
     ) -> NoReturn:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                # An output that knows no arrows gets question marks instead of a traceback.
+                stream.reconfigure(errors="replace")
         arguments = list(sys.argv[1:] if args is None else args)
         debug = "--debug" in arguments or bool(os.environ.get("PENSTOCK_DEBUG"))
         output: Output = JsonOutput() if "--json" in arguments else TextOutput()

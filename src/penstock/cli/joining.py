@@ -49,8 +49,8 @@ class Teller:
 
     def tell(self, event: Event) -> None:
         line = self._as_json(event) if self._json else f"{time.strftime('%H:%M:%S')}  {event.text}"
-        # A member does not leave because nobody reads any more.
-        with self._lock, suppress(BrokenPipeError):
+        # A member does not leave because nobody reads any more, or because the disk with its log is full.
+        with self._lock, suppress(OSError, ValueError):
             print(line, file=self._out, flush=True)
 
     def _as_json(self, event: Event) -> str:
@@ -110,7 +110,7 @@ class Joining:
         if self._server is None:
             yield
             return
-        addresses = {**self._node.member.addresses, ADDRESS: self._server.address}
+        addresses = {ADDRESS: self._server.address, **self._node.member.addresses}
         self._node.member = replace(self._node.member, addresses=addresses)
         self._server.start()
         try:

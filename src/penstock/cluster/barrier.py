@@ -74,6 +74,8 @@ def commit(alignment: Alignment, scope: Scope, before: Decision | None) -> Decis
     """
     barrier, acks = alignment.barrier, alignment.acks
     states: dict[str, str] = dict(before.states) if before else {}
+    # Those who are gone do not ack a drain; whoever follows them needs to know how far they were.
+    frontiers = dict(before.frontiers) if before and barrier.kind is Kind.DRAIN else {}
     for ack in acks.values():
         states |= ack.states
     moving = acks.values() if barrier.kind is Kind.EPOCH else ()
@@ -87,7 +89,7 @@ def commit(alignment: Alignment, scope: Scope, before: Decision | None) -> Decis
         watermark=watermark(scope.watermark, moving),
         acked=tuple(sorted(acks)),
         states=states,
-        frontiers={a.member: a.frontier for a in acks.values() if a.frontier is not None},
+        frontiers=frontiers | {a.member: a.frontier for a in acks.values() if a.frontier is not None},
         files=tuple(file for member in sorted(acks) for file in acks[member].files),
         ignored=alignment.ignored,
     )

@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from penstock.cluster import barrier as rules
@@ -64,34 +65,42 @@ class Duties:
         self._heard: dict[str, set[tuple[str, str, int]]] = {}
         self._token = 0
 
-    def step(self) -> None:
-        """Do what is due, if this session leads. Raises `LeadershipLost` when it stops leading meanwhile."""
+    def step(self, look: bool = True) -> None:
+        """Do what is due, if this session leads. Raises `LeadershipLost` when it stops leading meanwhile.
+
+        Without ``look`` only epochs that are due are driven, and a new leader still looks once.
+        """
         held = self._candidate.held
         if held is None:
             return
-        self._token = held.token
-        control = self._patiently(lambda _: self._room.read())
-        for name, scope in control.scopes.items():
-            if scope.open is not None:
-                self._resolve(name, scope.open)
-        self._assign()
+        look, self._token = look or held.token != self._token, held.token
+        if look:
+            self._look_after()
         for name, every in self._schedule.items():
             if self._clock() >= self._due.get(name, 0.0):
                 self.epoch(name)
                 self._due[name] = self._clock() + every
 
+    def _look_after(self) -> None:
+        """End what another leader left open, and see that what members own fits who is there."""
+        control = self._patiently(self._room.read)
+        for name, scope in control.scopes.items():
+            if scope.open is not None:
+                self._resolve(name, scope.open)
+        self._assign()
+
     def epoch(self, scope: str) -> Decision | None:
         """Drive one epoch; None if there is nobody to take part, or if owners must change first."""
-        control = self._patiently(lambda _: self._room.read())
-        seats = control.assignment.seats
+        # Whatever a leader wrote itself it has seen, and what it announces is checked by the write.
+        seats = self._room.newest.assignment.seats
         if not seats:
             return None
         return self._barrier(scope, Kind.EPOCH, seats)
 
     def _assign(self) -> None:
         """Bring the assignment in line with who is there; owners stop before it changes."""
-        members = self._patiently(lambda _: self._roster.sweep())
-        control = self._patiently(lambda _: self._room.read())
+        members = self._patiently(self._roster.sweep)
+        control = self._patiently(self._room.read)
         current, seats = control.assignment, seats_of(members)
         if not seats or (seats == current.seats and len(current.owners) == self._config.vnodes):
             return
@@ -105,13 +114,15 @@ class Duties:
                 return
         if current.version:
             # The leader that made it may have died before it kept a copy.
-            self._patiently(lambda _: self._records.archive(current))
+            self._patiently(lambda: self._records.archive(current))
         reach("rotate.before")
         snapshot = successor(current, seats, self._config.vnodes, self._candidate.current().token)
         control, refused = self._lead(lambda lead: Rotate(lead.owner, lead.token, snapshot))
         reach("rotate.after")
         if refused is None:
-            self._patiently(lambda _: self._records.archive(control.assignment))
+            # Work under a new version begins with its first epoch: it does not wait for the next one due.
+            self._due.clear()
+            self._patiently(lambda: self._records.archive(control.assignment))
             self._tidy(control)
 
     def _barrier(
@@ -128,20 +139,25 @@ class Duties:
         reach("epoch.prepared")
         decision = self._gather(scope, barrier, control)
         taken = replace(decision, seconds=round(self._clock() - began, 6), at=wall_clock(), request=request)
-        decided = self._decide(scope, taken)
+        try:
+            decided = self._decide(scope, taken)
+        except UsageError as error:
+            # Too large for the store. Nothing was written, so the epoch can still be given up.
+            given_up = rules.abort(barrier, control.scope(scope), error.what)
+            decided = self._decide(scope, replace(given_up, at=wall_clock(), request=request))
         if decided.epoch % _TIDY_EVERY == 0:
-            self._tidy(self._patiently(lambda _: self._room.read()))
+            self._tidy(self._patiently(self._room.read))
         return decided
 
     def _gather(self, scope: str, barrier: Barrier, control: Control) -> Decision:
         state = control.scope(scope)
-        before = self._patiently(lambda _: self._committed(scope, state.committed))
+        before = self._patiently(lambda: self._committed(scope, state.committed))
         alignment, heard = Alignment(barrier), self._heard.get(scope, set())
         deadline = self._clock() + self._config.barrier_timeout
         if scope not in self._cursors:
-            self._cursors[scope] = self._patiently(lambda _: self._room.store.revision())
+            self._cursors[scope] = self._patiently(self._room.store.revision)
         while True:
-            acks = {ack.identity: ack for ack in self._patiently(lambda _: self._records.acks(scope))}
+            acks = {ack.identity: ack for ack in self._patiently(lambda: self._records.acks(scope))}
             self._heard[scope] = set(acks)
             # Each member's last ack stays in the store: what an epoch before this one heard is no stray.
             for identity, ack in acks.items():
@@ -151,7 +167,7 @@ class Duties:
             reason = alignment.refusal or self._hopeless(alignment, deadline)
             if reason is not None:
                 return rules.abort(barrier, state, reason, alignment)
-            self._patiently(lambda _: self._wait(scope))
+            self._patiently(lambda: self._wait(scope))
 
     def _hopeless(self, alignment: Alignment, deadline: float) -> str | None:
         """Why the missing answers will not come, if that is so."""
@@ -163,7 +179,7 @@ class Duties:
             return None
         self._judged = self._clock()
         seats = [seat for seat in alignment.barrier.required if seat.member in missing]
-        alive = self._patiently(lambda _: self._room.store.alive([seat.session for seat in seats]))
+        alive = self._patiently(lambda: self._room.store.alive([seat.session for seat in seats]))
         gone = [seat.member for seat in seats if seat.session not in alive]
         return f"{', '.join(gone)} is gone" if gone else None
 
@@ -174,24 +190,17 @@ class Duties:
 
     def _resolve(self, scope: str, barrier: Barrier) -> None:
         """End a barrier that nobody drives any more."""
-        control = self._patiently(lambda _: self._room.read())
+        control = self._patiently(self._room.read)
         if control.scope(scope).open != barrier:
             return
-        found = self._patiently(lambda _: self._records.decision(scope, barrier.epoch))
+        found = self._patiently(lambda: self._records.decision(scope, barrier.epoch))
         given_up = rules.abort(barrier, control.scope(scope), "its leader did not finish it")
         self._decide(scope, found or replace(given_up, at=wall_clock(), request=secrets.token_hex(8)))
 
     def _decide(self, scope: str, decision: Decision) -> Decision:
         """Write the record that decides, and then what follows from it."""
         reach("epoch.deciding")
-        try:
-            decided = self._patiently(lambda _: self._records.decide(scope, decision))
-        except UsageError as error:
-            # Too large for the store. Nothing was written, so the epoch can still be given up.
-            short = replace(
-                decision, outcome=Outcome.ABORT, reason=error.what, states={}, frontiers={}, files=()
-            )
-            decided = self._patiently(lambda _: self._records.decide(scope, short))
+        decided = self._patiently(lambda: self._records.decide(scope, decision))
         reach("epoch.decided")
         self._lead(lambda lead: _consequence(lead, scope, decided))
         self._last[scope] = decided
@@ -201,12 +210,12 @@ class Duties:
     def _tidy(self, control: Control) -> None:
         """Forget what is older than the history that is kept."""
         kept = self._config.history
-        self._patiently(lambda _: self._records.prune_assignments(control.assignment.version - kept + 1))
+        self._patiently(lambda: self._records.prune_assignments(control.assignment.version - kept + 1))
         for name, scope in control.scopes.items():
             oldest, last = scope.next - kept, scope.committed
-            self._patiently(lambda _, n=name, o=oldest, c=last: self._records.prune_decisions(n, o, c))  # type: ignore[misc]
+            self._patiently(partial(self._records.prune_decisions, name, oldest, last))
             seats = control.assignment.seats
-            self._patiently(lambda _, n=name, s=seats: self._records.prune_acks(n, s))  # type: ignore[misc]
+            self._patiently(partial(self._records.prune_acks, name, seats))
 
     def _committed(self, scope: str, epoch: int) -> Decision | None:
         last = self._last.get(scope)
@@ -215,9 +224,9 @@ class Duties:
         return self._records.decision(scope, epoch) if epoch else None
 
     def _lead(self, command: Callable[[Leadership], Command]) -> tuple[Control, Why | None]:
-        return self._patiently(lambda lead: self._room.lead(command(lead)))
+        return self._patiently(lambda: self._room.lead(command(self._candidate.current())))
 
-    def _patiently(self, call: Callable[[Leadership], T]) -> T:
+    def _patiently(self, call: Callable[[], T]) -> T:
         """Repeat while the store does not answer, for as long as this session leads.
 
         Commands that were applied without our knowing are harmless to repeat.
@@ -227,7 +236,7 @@ class Duties:
             if lead.token != self._token:
                 raise LeadershipLost("somebody else led in between", left="what it left open is resolved")
             try:
-                return call(lead)
+                return call()
             except StoreUnavailable:
                 self._pause(_PAUSE)
 

@@ -34,6 +34,7 @@ _log = logging.getLogger(__name__)
 _PAUSE = 0.2
 _WATCH = 0.5
 _STALE = 0.9
+_PATIENCE = 15.0
 
 
 @dataclass(slots=True)
@@ -46,6 +47,7 @@ class _Life:
     duties: Duties
     parts: Mapping[str, Participation]
     renewed: float
+    looked: float = -_WATCH
     outside: dict[str, Participation] = field(default_factory=dict)
 
 
@@ -83,6 +85,7 @@ class Node:
         self._pause = pause or self._stopping.wait
         self._life: _Life | None = None
         self._former: Session | None = None
+        self._ending = threading.Lock()
         self._served: dict[str, _Life] = {}
         self._cursors: dict[str, int] = {}
         self._stirred: dict[str, bool] = {}
@@ -123,9 +126,11 @@ class Node:
 
     def lead(self) -> None:
         """A leader's duties, if this instance leads."""
-        life = self._life
+        life, now = self._life, self._clock()
         if life is not None:
-            life.duties.step()
+            look = now >= life.looked + _WATCH
+            life.looked = now if look else life.looked
+            life.duties.step(look)
         self._pause(_PAUSE)
 
     def take_part(self, scope: str) -> None:
@@ -133,7 +138,7 @@ class Node:
         life, served = self._life, self._served.get(scope)
         if served is not None and served is not life:
             self._scopes[scope].fenced()
-            del self._served[scope]
+            self._served.pop(scope, None)
         if life is None:
             self._pause(_PAUSE)
             return
@@ -152,8 +157,7 @@ class Node:
         """Let go of everything before the others may take it, whatever the store's calls are waiting for."""
         life, ttl = self._life, self.config.member_ttl
         left = ttl * _STALE - (self._clock() - life.renewed) if life is not None else ttl
-        if life is not None and left < 0:
-            self._end(life)
+        if life is not None and left < 0 and self._end(life):
             self._let_go()
         self._pause(min(max(left, ttl / 50), ttl / 3))
 
@@ -227,14 +231,19 @@ class Node:
             self._end(life)
             raise
 
-    def _end(self, life: _Life) -> None:
-        """The others have given this session up, or may have: begin anew under another one."""
-        if self._life is not life:
-            return
-        _log.warning("the session of %s is over: everything it owned is let go", life.member.id)
-        self._life, self._former = None, life.session
-        for part in (*life.parts.values(), *life.outside.values()):
+    def _end(self, life: _Life) -> bool:
+        """The others have given this session up, or may have: begin anew under another one.
+
+        False if somebody else has noticed it before.
+        """
+        with self._ending:
+            if self._life is not life:
+                return False
+            self._life, self._former = None, life.session
+        for part in (*life.parts.values(), *list(life.outside.values())):
             part.end()
+        _log.warning("the session of %s is over: everything it owned is let go", life.member.id)
+        return True
 
     def _show(self, life: _Life) -> None:
         """Bring the member's entry in line with what it should say."""
@@ -300,7 +309,7 @@ class Node:
         """End the threads and nothing else; the session runs out by itself."""
         self._stopping.set()
         for thread in self._threads:
-            thread.join()
+            thread.join(_PATIENCE)
             if self._life is not None:
                 # The first was the pulse: nobody renews any more, so a leader need not wait for acks.
                 self._life.candidate.resign()
@@ -321,13 +330,17 @@ class Node:
         return seat is None or seat.session != life.session.id or all(m.leaving for m in others)
 
     def _repeat(self, name: str, step: Callable[[], None]) -> None:
+        told = ""
         while not self._stopping.is_set():
             try:
                 step()
+                told = ""
             except (TransientError, FencedError) as error:
                 _log.info("%s: %s", name, error)
                 self._stopping.wait(_PAUSE)
-            except Exception:
+            except Exception as error:
                 # Without this thread the node would look alive and do nothing: it goes on.
-                _log.exception("%s failed", name)
+                if str(error) != told:
+                    _log.exception("%s failed", name)
+                told = str(error)
                 self._stopping.wait(1.0)

@@ -27,12 +27,12 @@ class Work:
 
 
 class Participant(ABC):
-    """What works in epochs on behalf of a member. Calls come from one thread, in the order given here.
+    """What works in epochs on behalf of a member. Calls come one after the other, in the order given here.
 
     After `assigned` come any number of `prepare`, each followed by `committed` or `aborted`. `fenced` may
-    come after any of them instead of what would follow; if the member comes back, `assigned` is next. When
-    the store cannot be reached, `fenced` comes from another thread while a call is under way, and once more
-    after that call: whatever it was doing must stop.
+    come after any of them instead of what would follow; if the member comes back, `assigned` is next. It is
+    the one call that may come from another thread while a call is under way, when the store cannot be
+    reached; then it comes once more after that call: whatever it was doing must stop.
     """
 
     @abstractmethod

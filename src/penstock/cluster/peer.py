@@ -78,7 +78,7 @@ class PeerServer:
             maximum_concurrent_rpcs=32,
         )
         self.port = self._bind(address, tls)
-        self.address = f"{host}:{self.port}"
+        self.address = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
     def _bind(self, address: str, tls: Tls | None) -> int:
         try:

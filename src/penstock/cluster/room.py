@@ -10,7 +10,7 @@ from penstock.cluster.commands import Command
 from penstock.cluster.keys import Keys
 from penstock.cluster.machine import Accepted, Answer, Why, apply
 from penstock.cluster.model import Control
-from penstock.errors import LeadershipLost
+from penstock.errors import LeadershipLost, StoreUnavailable
 from penstock.store.base import Changes, Store
 
 
@@ -72,7 +72,14 @@ class Room:
         return changes
 
     def _fetch(self) -> _Seen:
+        known = self._seen
         document = self.store.get(self.keys.control)
+        if known is not None and (document is None or document.version < known.version):
+            self._seen = None
+            raise StoreUnavailable(
+                f"the store went back behind what it said before ({self.keys.control})",
+                hint="it was restored from a backup or emptied: restart the instances that were running",
+            )
         return self._decoded(document.version, document.value) if document else _Seen(0, Control())
 
     def _decoded(self, version: int, value: bytes) -> _Seen:

@@ -211,6 +211,8 @@ def warnings(sight: Sight, scopes: Iterable[ScopeView], catalog: int) -> Iterabl
         if scope.open is not None and scope.open.overdue:
             missing = ", ".join(scope.open.missing) or "nobody"
             yield f"epoch {scope.open.epoch} of {scope.name} is open for too long; it waits for {missing}"
+        if scope.aborted is not None and scope.aborted.epoch > scope.committed:
+            yield f"epoch {scope.aborted.epoch} of {scope.name} was given up: {scope.aborted.reason}"
     yield from _differences(sight, catalog)
 
 

@@ -51,5 +51,6 @@ class Membership:
         self._member = replace(self._member, session=session.id)
         try:
             self._roster.join(self._member)
+            self._roster.sweep()
         except PenstockError as failure:
             _log.info("%s is not shown among the members: %s", self._member.id, failure)

@@ -14,6 +14,7 @@ from penstock.catalog import Catalog, Create, Drop, Head, Kind, Logged, Manifest
 from penstock.catalog.sql import MAX_SQL, script
 from penstock.cli.desk import Desk, with_desk
 from penstock.cli.output import Block, Facts, Grid, count
+from penstock.config import shown_url
 from penstock.errors import UsageError
 
 
@@ -122,7 +123,7 @@ def show(desk: Desk, name: str | None, only_sql: bool) -> None:
         return
     head = Catalog(desk.store).head() if desk.has_store else Head()
     if not head.entries:
-        desk.output.say(f"the catalog in {desk.config.store} is empty")
+        desk.output.say(f"the catalog in {shown_url(desk.config.store)} is empty")
     if only_sql:
         desk.output.show(Script(Catalog(desk.store).read() if head.entries else Manifest(head.version)))
     else:
@@ -179,7 +180,7 @@ def history(desk: Desk) -> None:
     changes = Catalog(desk.store).head().history if desk.has_store else ()
     desk.output.show(History(changes))
     if not changes:
-        desk.output.say(f"the catalog in {desk.config.store} was never changed")
+        desk.output.say(f"the catalog in {shown_url(desk.config.store)} was never changed")
 
 
 def _find(catalog: Catalog, name: str) -> Statement:

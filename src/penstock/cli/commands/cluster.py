@@ -76,7 +76,11 @@ def ping(desk: Desk) -> int:
     """
     from penstock.cluster.peer import ping as ask_all
 
-    found = ask_all(_observer(desk).serving(), desk.config.tls)
+    observer = _observer(desk)
+    observer.look()
+    found = ask_all(observer.serving(), desk.config.tls)
+    if not found:
+        raise UsageError("nobody takes part", hint="start a member with `penstock cluster join`")
     desk.output.show(Screen(found, screens.pings))
     return exits.COMPLETE if all(each.reached for each in found) else exits.RESUMABLE
 
@@ -161,7 +165,7 @@ def epochs(desk: Desk, scope: str | None, limit: int, seconds: float | None) -> 
 )
 @click.option(
     "--barrier-every",
-    type=click.FloatRange(min=0, min_open=True),
+    type=click.FloatRange(min=0, min_open=True, max=86_400),
     default=10.0,
     show_default=True,
     metavar="SECONDS",
@@ -185,6 +189,7 @@ def join(
     """
     from penstock.cli.joining import Joining, Teller
 
+    _check_listen(listen, addresses)
     member = Member(_member_id(name), "", __version__, capacity, _addresses(addresses))
     config = desk.config
     return Joining(
@@ -197,6 +202,19 @@ def join(
         tls=config.tls,
         verbose=verbose,
     ).run()
+
+
+def _check_listen(listen: str | None, addresses: tuple[str, ...]) -> None:
+    from penstock.cluster.peer import ADDRESS, split
+
+    if listen is None or any(text.startswith(f"{ADDRESS}=") for text in addresses):
+        return
+    host, port = split(listen)
+    if host in ("0.0.0.0", "::", ""):  # noqa: S104
+        raise UsageError(
+            f"others cannot reach a member at {listen}",
+            hint=f"say under which address they can: --address {ADDRESS}=HOST:{port or 'PORT'}",
+        )
 
 
 def _answer(
