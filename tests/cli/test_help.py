@@ -6,7 +6,7 @@ import sys
 import click
 import pytest
 
-from penstock.cli import exits
+from penstock.cli import app, exits
 from penstock.cli.app import penstock
 
 HEAVY = {"pyspark", "pyarrow", "rich", "pandas", "numpy", "apsw", "py4j", "grpc", "obstore", "cryptography"}
@@ -60,6 +60,7 @@ def test_no_command_is_missing_from_this_list() -> None:
     for name in penstock.list_commands(context):
         command = penstock.get_command(context, name)
         assert command is not None
+        assert (command.help or "").splitlines()[0] == app.COMMANDS[name], "as it is said in the list"
         found += [[name, sub] for sub in command.commands] if isinstance(command, click.Group) else [[name]]
     assert sorted(found) == sorted(COMMANDS)
 

@@ -7,7 +7,7 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import click
@@ -18,17 +18,37 @@ from penstock.cli.output import JsonOutput, Output, TextOutput
 from penstock.cli.wording import in_commands
 from penstock.errors import Interrupted, PenstockError, UsageError
 
+COMMANDS = {
+    "init": "Make a project with an example in it.",
+    "check": "Check a pipeline without any data.",
+    "plan": "Show what a run will do.",
+    "run": "Run a pipeline over its inputs.",
+    "runs": "Look at runs, resume and verify them.",
+    "partitions": "Look at partitions, free or retry them.",
+    "checkpoints": "Look at the checkpoints of a run.",
+    "inputs": "Look at registered inputs, or forget one.",
+    "cluster": "Take part in a cluster, and look at it.",
+    "catalog": "Look at the ordered DDL that rebuilds everything, or change it.",
+    "certs": "Make and replace certificates for mutual TLS, with a private CA.",
+    "doctor": "Find out what is missing here.",
+    "config": "Look at the configuration.",
+}
+"""Every command and what it does, in the order in which a newcomer needs them: `--help` imports none."""
+
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported when they are first looked at."""
+    """A group whose commands are imported when they are first used."""
 
-    def __init__(self, *arguments: Any, lazy: Sequence[str] = (), **named: Any) -> None:
+    def __init__(self, *arguments: Any, lazy: Mapping[str, str], **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._lazy = tuple(lazy)
+        self._lazy = lazy
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        # In the order in which a newcomer needs them.
         return [*self._lazy, *super().list_commands(ctx)]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self._lazy.items()))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in (*self._lazy, "instance"):
@@ -93,21 +113,7 @@ def _bug(error: Exception) -> PenstockError:
 
 @click.group(
     cls=Program,
-    lazy=(
-        "init",
-        "check",
-        "plan",
-        "run",
-        "runs",
-        "partitions",
-        "checkpoints",
-        "inputs",
-        "cluster",
-        "catalog",
-        "certs",
-        "doctor",
-        "config",
-    ),
+    lazy=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Every command takes --json (the answer as JSON on stdout) and --debug (tracebacks).",
 )

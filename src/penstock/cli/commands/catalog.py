@@ -100,7 +100,7 @@ def _json(change: Logged) -> dict[str, Any]:
 
 @click.group()
 def command() -> None:
-    """Look at the catalog, the ordered DDL that every instance replays, or change it."""
+    """Look at the ordered DDL that rebuilds everything, or change it."""
 
 
 _expect = click.option(
