@@ -44,6 +44,8 @@ class Network:
         self._names = [f"{base}n{i}" for i in range(size)]
         self._cable = f"{base}h"
         self._processes: list[subprocess.Popen[bytes]] = []
+        if os.geteuid() != 0:
+            raise Missing("network namespaces can only be made by root")
         with _alone():
             self._remove_leftovers()
             _open.update((self._switch, *self._names))

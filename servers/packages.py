@@ -8,9 +8,12 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 _PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+
+_APT = 300.0
 
 
 class Missing(Exception):
@@ -45,6 +48,9 @@ def _install(package: str) -> None:
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
         install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", package]
         for command in (install, ["apt-get", "update", "-qq"], install):
-            done = subprocess.run(command, check=False, env=environment, capture_output=True, text=True)
-            if command is install and done.returncode == 0:
-                return
+            with suppress(subprocess.TimeoutExpired):
+                done = subprocess.run(
+                    command, check=False, env=environment, capture_output=True, timeout=_APT
+                )
+                if command is install and done.returncode == 0:
+                    return

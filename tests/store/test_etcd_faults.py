@@ -66,7 +66,7 @@ def test_a_node_that_hangs_is_left_for_the_next(fragile_etcd: EtcdCluster, open_
     fragile_etcd.pause(hung)
     began = time.monotonic()
     assert store.cas("k", version, b"2")
-    assert 0.5 < time.monotonic() - began < 3
+    assert time.monotonic() - began < 3
     began = time.monotonic()
     assert value(store, "k") == b"2"
     assert time.monotonic() - began < 0.5

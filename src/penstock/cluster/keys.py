@@ -17,7 +17,8 @@ class Keys:
 
     @property
     def control(self) -> str:
-        return f"{self.root}control"
+        # In a folder of its own: where watching means listing, the rest of the cluster is not listed with it.
+        return f"{self.root}control/document"
 
     @property
     def members(self) -> str:

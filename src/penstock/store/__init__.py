@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.config import shown_url
 from penstock.errors import UsageError
 from penstock.store.base import Change, Changes, Document, Session, Store, Write
 
@@ -14,9 +15,9 @@ __all__ = ["Change", "Changes", "Document", "Session", "Store", "Write", "open_s
 
 _FORMS = (
     "sqlite:///relative/path.db, sqlite:////absolute/path.db, etcd://host1,host2,host3/prefix, "
-    "s3://bucket/prefix or file:///absolute/folder"
+    "s3://bucket/prefix (also gs:// and az://) or file:///absolute/folder"
 )
-OBJECTS = ("s3", "gs", "az", "file")
+_OBJECTS = ("s3", "gs", "az", "file")
 
 
 def open_store(url: str, *, tls: Tls | None = None, password: str | None = None) -> Store:
@@ -32,11 +33,13 @@ def open_store(url: str, *, tls: Tls | None = None, password: str | None = None)
         from penstock.store.etcd import EtcdStore
 
         return EtcdStore.open(url, tls=tls, password=password)
-    if scheme in OBJECTS and separator:
+    if scheme in _OBJECTS and separator:
         from penstock.store.objects import ObjectStore
 
         return ObjectStore(url)
-    raise UsageError(f"{url!r} is not the URL of a store that Penstock knows", hint=f"write {_FORMS}")
+    raise UsageError(
+        f"{shown_url(url)!r} is not the URL of a store that Penstock knows", hint=f"write {_FORMS}"
+    )
 
 
 def _sqlite(url: str, rest: str) -> Store:

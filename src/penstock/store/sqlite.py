@@ -26,7 +26,7 @@ from penstock.store.keys import LAST, check_ttl, check_writes
 from penstock.store.sqlite_file import Handle, explain, scalar
 
 _POLL = 0.05
-_GLANCE = 0.002
+_GLANCE = 0.005
 _WATCH_LIMIT = 1000
 # A watch that lags further behind than this many writes may miss that a document was deleted.
 _TOMBSTONES = 10_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import grpc
 from google.protobuf.message import Message
 
+from penstock.errors import ConfigError
 from penstock.store.etcd import wire_pb2 as pb
 from penstock.tls import Tls
 
@@ -33,6 +35,8 @@ _OPTIONS: Sequence[tuple[str, int]] = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
 )
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +107,20 @@ class Node:
     def renew(self) -> bool:
         """Connect anew if the certificates on disk were replaced since; whether they were."""
         with self._lock:
-            if self._tls is None or self._closed or self._tls.credentials() == self._pems:
+            if self._tls is None or self._closed or self._current(self._tls) == self._pems:
                 return False
             # Not closed: other threads may still wait for an answer there.
             self._channel = None
             self._callables = {}
             return True
+
+    def _current(self, tls: Tls) -> tuple[bytes, bytes, bytes] | None:
+        """The certificates on disk, or those in use where what is on disk is no good."""
+        try:
+            return tls.credentials()
+        except ConfigError as error:
+            _log.warning("the certificates in use are kept: %s", error.what)
+            return self._pems
 
     def close(self) -> None:
         with self._lock:

@@ -181,7 +181,9 @@ class EtcdStore(Store):
 
     def _changed_since(self, prefix: str, since: int, kept: int, deadline: float) -> Changes:
         """What a watch missed of the time before ``kept``, where history now begins, or what comes next."""
-        found = [Change(d.key, d.value, d.version) for d in self.scan(prefix, _PAGE) if d.version > since]
+        # What is newer than that comes from the next watch.
+        documents = [d for d in self.scan(prefix, _PAGE) if since < d.version <= kept]
+        found = [Change(d.key, d.value, d.version) for d in documents]
         if not found:
             return self.watch(prefix, kept, deadline - time.monotonic())
         return Changes(sorted(found, key=lambda change: change.version), kept)

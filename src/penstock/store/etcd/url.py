@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote, unquote
 
+from penstock.config import shown_url
 from penstock.errors import UsageError
 
 _SCHEME = "etcd://"
@@ -35,8 +36,14 @@ class EtcdAddress:
 def parse(url: str) -> EtcdAddress:
     """What ``url`` says. Reserved characters of user, password and prefix are percent-encoded there."""
     if not url.startswith(_SCHEME):
-        raise UsageError(f"{url!r} is not the URL of an etcd store", hint=_FORM)
+        raise UsageError(f"{shown_url(url)!r} is not the URL of an etcd store", hint=_FORM)
     authority, _, prefix = url.removeprefix(_SCHEME).partition("/")
+    if "@" in prefix:
+        raise UsageError(
+            "the URL of an etcd store has an @ after a /",
+            hint="percent-encode what is special in the password (%2F for /), or leave it out and set "
+            "PENSTOCK_STORE_PASSWORD",
+        )
     who, at, hosts = authority.rpartition("@")
     user, colon, password = who.partition(":")
     return address(
@@ -65,5 +72,6 @@ def _endpoint(text: str) -> str:
     found = _ENDPOINT.fullmatch(text)
     port = int(found["port"] or _PORT) if found else 0
     if found is None or not 0 < port < 65536:
-        raise UsageError(f"{text!r} is not the endpoint of an etcd node", hint=_FORM)
+        shown = text if "@" not in text and text.count(":") < 2 else "what stands before the /"
+        raise UsageError(f"{shown!r} is not the endpoint of an etcd node", hint=_FORM)
     return f"{found['host']}:{port}"

@@ -78,20 +78,31 @@ class Writer:
         return outcome
 
     def _commit(self, pending: Sequence[_Pending]) -> list[int | None]:
-        answer, doubt = self._transact(pending, self._conditional)
+        receipts_gone = False
+        try:
+            answer, doubt = self._transact(pending, self._conditional)
+        except LeaseGone:
+            # This process was asleep for minutes, or somebody revoked it. An earlier try may have been made.
+            answer, _ = self._transact(pending, self._conditional)
+            doubt = receipts_gone = True
         if len(pending) == 1:
             made = [answer.succeeded]
         else:
             made = [each.response_txn.succeeded for each in answer.responses]
         if doubt:
             refused = [each for each, success in zip(pending, made, strict=True) if not success]
+            if receipts_gone and any(each.has_receipt for each in refused):
+                raise _forgotten()
             found = iter(self._look_up(refused) if refused else ())
             return [answer.header.revision if success else next(found) for success in made]
         return [answer.header.revision if success else None for success in made]
 
     def _look_up(self, refused: Sequence[_Pending]) -> list[int | None]:
         """The versions that these writes made after all, with earlier tries whose answers were lost."""
-        answer, _ = self._transact(refused, self._inquiry)
+        try:
+            answer, _ = self._transact(refused, self._inquiry)
+        except LeaseGone as error:
+            raise _forgotten() from error
         if len(refused) == 1:
             return [self._verdict(refused[0], answer)]
         return [
@@ -102,7 +113,10 @@ class Writer:
     def _transact(
         self, pending: Sequence[_Pending], build: Callable[[_Pending, int], TxnRequest]
     ) -> tuple[TxnResponse, bool]:
-        """One transaction of what ``build`` makes of each, and whether it may have been made before."""
+        """One transaction of what ``build`` makes of each, and whether it may have been made before.
+
+        Raises `LeaseGone` when the receipts, those of earlier tries among them, have ended.
+        """
         lease = self._receipts.lease() if any(each.has_receipt for each in pending) else 0
         parts = [build(each, lease) for each in pending]
         request = (
@@ -111,9 +125,8 @@ class Writer:
         try:
             return self._client.ask(TXN, request)
         except LeaseGone:
-            # This process was asleep for minutes, or somebody revoked it.
             self._receipts.forget(lease)
-            return self._transact(pending, build)[0], True
+            raise
 
     def _conditional(self, pending: _Pending, lease: int) -> TxnRequest:
         """The compare-and-set itself."""
@@ -191,17 +204,24 @@ class _ReceiptLease:
 
     def lease(self) -> int:
         """A lease that lives for at least half of the full time."""
+        now = time.monotonic()
         with self._lock:
-            now = time.monotonic()
-            if now >= self._renewal:
-                self._lease = self._client.call(LEASE_GRANT, LeaseGrantRequest(TTL=_RECEIPT_TTL)).ID
-                self._renewal = now + _RECEIPT_TTL / 2
-            return self._lease
+            if now < self._renewal:
+                return self._lease
+        # Not under the lock, or those who wait for a silent etcd would wait one after the other.
+        granted = self._client.call(LEASE_GRANT, LeaseGrantRequest(TTL=_RECEIPT_TTL)).ID
+        with self._lock:
+            self._lease, self._renewal = granted, now + _RECEIPT_TTL / 2
+        return granted
 
     def forget(self, lease: int) -> None:
         with self._lock:
             if lease == self._lease:
                 self._renewal = 0.0
+
+
+def _forgotten() -> StoreUnavailable:
+    return StoreUnavailable("etcd no longer keeps the receipt of a write", hint="read what is there")
 
 
 def _batches(writes: Sequence[Write]) -> Iterator[list[Write]]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
 
 _AT_ONCE = 8
+_PROBE = "probe"
 # A request gives up after three tries of two seconds; a write that timed out is not tried again by obstore.
 _TRY = timedelta(seconds=2)
 _RETRIES: RetryConfig = {
@@ -52,6 +53,7 @@ class RemoteBucket(Bucket):
 
     def __init__(self, url: str) -> None:
         self._url = url
+        self._proven = False
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="penstock-objects")
         try:
             self._store = from_url(url, client_options=_client_options(), retry_config=_RETRIES)
@@ -59,6 +61,11 @@ class RemoteBucket(Bucket):
             raise ConfigError(f"cannot open {url}: {_first_line(error)}", hint=_CHECK) from error
 
     def create(self, path: str, body: bytes) -> None:
+        if not self._proven:
+            self._prove()
+        self._create(path, body)
+
+    def _create(self, path: str, body: bytes) -> None:
         with self._explained():
             try:
                 obstore.put(self._store, path, body, mode="create", use_multipart=False)
@@ -66,6 +73,16 @@ class RemoteBucket(Bucket):
                 raise FileExistsError(path) from error
             except FileNotFoundError as error:
                 raise self._no_bucket() from error
+
+    def _prove(self) -> None:
+        """See that nothing can be created twice: a server that ignores the condition would lose writes."""
+        for _ in range(2):
+            try:
+                self._create(_PROBE, b"created once, to see that it cannot be created again\n")
+            except FileExistsError:
+                self._proven = True
+                return
+        raise self._not_exclusive("it let us create the same object twice")
 
     def read(self, path: str) -> bytes | None:
         with self._explained():
@@ -120,11 +137,14 @@ class RemoteBucket(Bucket):
         if status and status[1] == "404":
             return self._no_bucket()
         if isinstance(error, NotSupportedError | NotImplementedError) or (status and status[1] == "501"):
-            return ConfigError(
-                f"{self._url} cannot create objects exclusively: {_first_line(error)}",
-                hint="use a server with conditional writes (If-None-Match), etcd, or SQLite",
-            )
+            return self._not_exclusive(_first_line(error))
         return StoreUnavailable(f"{self._url} did not answer: {_first_line(error)}", hint="try again")
+
+    def _not_exclusive(self, why: str) -> ConfigError:
+        return ConfigError(
+            f"{self._url} cannot create objects exclusively: {why}",
+            hint="use a server with conditional writes (If-None-Match), etcd, or SQLite",
+        )
 
     def _no_bucket(self) -> ConfigError:
         return ConfigError(

@@ -57,6 +57,7 @@ class ObjectStore(Store):
         self._table = Table()
         self._sessions = Sessions(self._versions)
         self._pruned: dict[str, float] = {}
+        self._paces: dict[str, float] = {}
         _stores.add(self)
 
     def get(self, key: str) -> Document | None:
@@ -122,7 +123,8 @@ class ObjectStore(Store):
 
     def watch(self, prefix: str, since: int, timeout: float) -> Changes:
         deadline = time.monotonic() + timeout
-        pause = _FIRST_POLL
+        # Looking costs requests: where nothing happens it is done less and less often, from call to call.
+        pause = self._paces.pop(prefix, _FIRST_POLL)
         while True:
             self._look(prefix)
             until = self._table.sequence
@@ -133,6 +135,7 @@ class ObjectStore(Store):
                 return Changes(changes, seen[-1].sequence if len(seen) == _WATCH_LIMIT else until)
             left = deadline - time.monotonic()
             if left <= 0:
+                self._paces[prefix] = pause
                 return Changes((), until)
             time.sleep(min(pause, left))
             pause = min(pause * 1.5, _LAST_POLL)
