@@ -24,7 +24,7 @@ FILE_NAME = "penstock.toml"
 _PREFIX = "PENSTOCK_"
 _SQLITE = "sqlite:///"
 _SECRET = re.compile(r"secret|password|token|access[._]?key", re.IGNORECASE)
-_URL_PASSWORD = re.compile(r"^([^:/]+://[^/:@]*):.*@", re.DOTALL)
+_URL_PASSWORD = re.compile(r"^([^:/]+:/{0,2}[^/:@]*):.*@", re.DOTALL)
 _URL_PARAMETER = re.compile(r"(?<=[?&;])([^=&;]*)=[^&;]*")
 
 

@@ -257,3 +257,26 @@ def test_receipts_go_on_when_their_lease_is_gone(store: EtcdStore) -> None:
     assert store.cas("k", version, None)
     store._client.call(LEASE_REVOKE, LeaseRevokeRequest(ID=store._writer._receipts._lease))
     assert None not in store.cas_many([Write("a", 0, b""), Write("b", 0, b"")])
+
+
+# receipts that have ended
+
+
+@pytest.mark.parametrize("value", [b"mine", None], ids=["creation", "deletion"])
+def test_a_write_whose_receipt_has_ended_is_not_called_refused(
+    store: EtcdStore, network: Network, value: bytes | None
+) -> None:
+    """As after minutes of sleep in the middle of a write: it was made, and nobody can tell any more."""
+    version = must(store.cas("k", 0, b"old")) if value is None else 0
+    must(store.cas("other", 0, b""))
+    lease = store._writer._receipts._lease
+
+    def end_receipts() -> None:
+        store._client.call(LEASE_REVOKE, LeaseRevokeRequest(ID=lease))
+
+    network.lose_answer(end_receipts)
+    with pytest.raises(StoreUnavailable) as caught:
+        store.cas("k", version, value)
+    assert caught.value.left == "it is not known whether this write was made"
+    document = store.get("k")
+    assert (document and document.value) == value

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from penstock.errors import UsageError
+from penstock.store import open_store
 from penstock.store.etcd import EtcdStore
 from penstock.store.etcd.url import EtcdAddress, parse
 
@@ -73,3 +74,14 @@ def test_who_does_not_use_etcd_does_not_load_grpc() -> None:
     program = "import sys, penstock.store; assert not {'grpc', 'google.protobuf'} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["etcd://root:s3/cret@h1/p", "etcd://root:12/34@h1/p", "etcds://root:s3cret@h/p", "etcd:/r:s3cret@h"],
+)
+def test_a_password_that_breaks_the_url_is_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        open_store(url)
+    assert not {"s3", "cret", "34@"} & set(str(caught.value).replace("'", " ").split())
+    assert "s3cret" not in str(caught.value)

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 
+import obstore
 import pytest
 
 from penstock.errors import ConfigError, StoreUnavailable, UsageError
@@ -192,3 +193,12 @@ def test_a_forked_child_is_told_instead_of_waiting_for_ever(store: ObjectStore) 
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
     assert store.get("k") is not None
+
+
+def test_a_server_that_ignores_the_condition_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    put = obstore.put
+    monkeypatch.setattr(
+        obstore, "put", lambda store, path, body, **_: put(store, path, body, use_multipart=False)
+    )
+    with ObjectStore(url) as store, pytest.raises(ConfigError, match="create the same object twice"):
+        store.cas("k", 0, b"1")
