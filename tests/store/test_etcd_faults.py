@@ -259,4 +259,7 @@ def test_a_full_server_halts_and_keeps_what_was_committed(
     with pytest.raises(StorageFull) as caught:
         fill()
     assert caught.value.hint and "etcdctl defrag" in caught.value.hint
-    assert [d.version for d in store.list("")] == written and len(written) > 5
+    # On a slow machine the last one may have been made by a first try, and refused at the second.
+    versions = [document.version for document in store.list("")]
+    assert versions[: len(written)] == written and len(written) > 5
+    assert len(versions) - len(written) <= 1
