@@ -13,7 +13,7 @@ import penstock.errors
 
 # From the bottom to the top. A module imports only from lines below its own, or from its own part.
 LAYERS: list[set[str]] = [
-    {"errors", "names", "ranges"},
+    {"durable", "errors", "names", "ranges", "stamps"},
     {"failpoints", "settings", "tls"},
     {"certs", "config", "tables"},
     {"storage", "store"},

@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from penstock.durable import sync_folder
 from penstock.errors import CorruptFile, StorageFull, UsageError
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ class Storage:
                 synced = other.submit(os.fsync, raw.fileno())
                 digest, size = hashlib.file_digest(raw, hashlib.sha256), raw.tell()
                 synced.result()
-            _sync_folder((self.local / path).parent)
+            sync_folder((self.local / path).parent, missing_ok=True)
             return size, digest.hexdigest()
         digest, size = hashlib.sha256(), 0
         with self.open(path) as file:
@@ -266,7 +267,7 @@ class _LocalSink(Sink):
         os.fsync(self._file.fileno())
         self._file.close()
         self._temporary.replace(self._path)
-        _sync_folder(self._path.parent)
+        sync_folder(self._path.parent, missing_ok=True)
 
     def abandon(self) -> None:
         with suppress(OSError):
@@ -303,7 +304,7 @@ def _make_folder(folder: Path) -> None:
     missing = [f for f in (folder, *folder.parents) if not f.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for made in reversed(missing):
-        _sync_folder(made.parent)
+        sync_folder(made.parent, missing_ok=True)
 
 
 def _size(file: Path) -> int | None:
@@ -312,17 +313,6 @@ def _size(file: Path) -> int | None:
         return file.stat().st_size
     except FileNotFoundError:
         return None
-
-
-def _sync_folder(folder: Path) -> None:
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except FileNotFoundError:  # somebody removed what was in it, and then the folder
-        return
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from penstock.project import load
 from penstock.runner import runs
 from penstock.runner.manifests import Fingerprint, StagePrint
 from penstock.runner.runs import Run
+from penstock.stamps import wall_clock
 from penstock.store import open_store
 from tests.cli.members import FAST, Cluster
 from tests.cli.program import Cli
@@ -73,7 +74,7 @@ def run(project: Cli) -> Cli:
             output_format="parquet",
             fingerprint=Fingerprint({"trades": made.digest}, stages),
             storage=storage.root,
-            created=runs.now(),
+            created=wall_clock("seconds"),
             source=source.source,
         )
         _, board = runs.start(store, record, max_failures=5, accept_changed_code=False)

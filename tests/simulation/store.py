@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 from penstock.errors import SessionLost, StoreUnavailable
 from penstock.store.base import Change, Changes, Document, Session, Store, Write
 from penstock.store.keys import check_writes
+from penstock.store.sessions import KeptSession
 from tests.simulation.weather import DEADLINE, Fault, Victim, Weather
 from tests.simulation.world import Host, Ticket, World
 
@@ -152,7 +153,7 @@ class Wire(Store):
 
     def session(self, ttl: float) -> Session:
         name = self._ask("session", "", self._backend.open_session, self._host, ttl)
-        return SimulatedSession(self, name, ttl)
+        return KeptSession(self, name, ttl)
 
     def alive(self, sessions: Collection[str]) -> frozenset[str]:
         return self._ask("alive", "", self._backend.alive, sessions)
@@ -224,16 +225,3 @@ class Wire(Store):
     def _lose(self) -> None:
         self._world.sleep(self._world.random.random() * DEADLINE)
         raise StoreUnavailable("simulated: cut off")
-
-
-class SimulatedSession(Session):
-    def __init__(self, wire: Wire, name: str, ttl: float) -> None:
-        self.id = name
-        self.ttl = ttl
-        self._wire = wire
-
-    def keepalive(self) -> None:
-        self._wire.extend_session(self.id, self.ttl)
-
-    def close(self) -> None:
-        self._wire.end_session(self.id)

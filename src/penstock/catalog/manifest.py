@@ -12,6 +12,7 @@ from penstock.catalog.codec import decode, encode
 from penstock.catalog.model import Entry, Head, Logged, Manifest, Stamp, Statement, digest_of, named
 from penstock.catalog.rules import Change, Create, apply, conflict, remembers
 from penstock.errors import CatalogConflict, CorruptFile, StoreUnavailable
+from penstock.stamps import wall_clock
 from penstock.store.base import Store
 
 HEAD = "catalog/head"
@@ -54,7 +55,7 @@ class Catalog:
         for a while, `StoreUnavailable` says what is known. Asked again with the same ``request``, an id
         that the caller has chosen, it is still made once, as far as the history goes back.
         """
-        stamp = Stamp(request or secrets.token_hex(8), by, _now())
+        stamp = Stamp(request or secrets.token_hex(8), by, wall_clock("seconds"))
         unanswered: list[int] = []
         failures = 0
         while True:
@@ -118,11 +119,6 @@ class Catalog:
 
 def _statement(entry: Entry, sql: str) -> Statement:
     return Statement(entry.name, entry.kind, sql, entry.needs, entry.created)
-
-
-def _now() -> str:
-    """The wall clock, for people to read: nothing is decided by it."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def _incomplete(lost: Sequence[Entry]) -> CorruptFile:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from penstock import failpoints
 from penstock.certs.making import Pair
+from penstock.durable import sync_folder
 
 _FILES = {".key": "key.pem", ".pem": "cert.pem"}
 _PRIVATE, _PUBLIC = 0o600, 0o644
@@ -55,7 +56,7 @@ def write_file(path: Path, data: bytes) -> None:
     beside.unlink(missing_ok=True)
     _write(beside, data, _PUBLIC)
     beside.replace(path)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def _adopt(folder: Path, name: str) -> None:
@@ -75,8 +76,8 @@ def _write_folder(folder: Path, name: str, contents: Mapping[str, bytes]) -> Pat
     try:
         for suffix, data in contents.items():
             _write(made / _FILES[suffix], data, _PRIVATE if suffix == ".key" else _PUBLIC)
-        _sync_folder(made)
-        _sync_folder(folder)
+        sync_folder(made)
+        sync_folder(folder)
     except OSError:
         shutil.rmtree(made, ignore_errors=True)
         raise
@@ -100,7 +101,7 @@ def _switch(folder: Path, name: str, made: Path) -> None:
 def _replace_link(path: Path, target: str, beside: Path) -> None:
     beside.symlink_to(target)
     beside.replace(path)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def _sweep(folder: Path, name: str) -> None:
@@ -123,11 +124,3 @@ def _write(path: Path, data: bytes, mode: int) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

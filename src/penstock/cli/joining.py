@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from penstock.catalog import Follower, Handler, Statement
 from penstock.cli import exits, story
@@ -27,6 +26,7 @@ from penstock.cluster.sight import Sight
 from penstock.cluster.views import Decided
 from penstock.config import ClusterConfig
 from penstock.errors import PenstockError, StoreUnavailable
+from penstock.stamps import wall_clock
 from penstock.store import Store
 from penstock.tls import Tls
 
@@ -54,8 +54,8 @@ class Teller:
             print(line, file=self._out, flush=True)
 
     def _as_json(self, event: Event) -> str:
-        at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        return json.dumps({"at": at, "event": event.kind, "text": event.text, **plain(event.values)})
+        head = {"at": wall_clock(), "event": event.kind, "text": event.text}
+        return json.dumps({**head, **plain(event.values)})
 
 
 class Joining:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 from penstock.cluster.commands import Acquire, Resign
 from penstock.cluster.election import Leadership, Sighting, leadership, see
@@ -12,12 +11,8 @@ from penstock.cluster.model import Control
 from penstock.cluster.room import Room
 from penstock.config import ClusterConfig
 from penstock.errors import LeadershipLost
+from penstock.stamps import wall_clock
 from penstock.store.clock import now
-
-
-def wall_clock() -> str:
-    """The time of day, for people to read; nothing is decided by it."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 class Candidate:

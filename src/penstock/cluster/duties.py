@@ -17,7 +17,7 @@ from typing import TypeVar
 from penstock.cluster import barrier as rules
 from penstock.cluster.assignment import seats_of, successor
 from penstock.cluster.barrier import Alignment
-from penstock.cluster.candidate import Candidate, wall_clock
+from penstock.cluster.candidate import Candidate
 from penstock.cluster.commands import Abort, Command, Prepare, Publish, Rotate
 from penstock.cluster.election import Leadership
 from penstock.cluster.machine import Why, stands_still
@@ -28,6 +28,7 @@ from penstock.cluster.roster import Roster
 from penstock.config import ClusterConfig
 from penstock.errors import LeadershipLost, StoreUnavailable, UsageError
 from penstock.failpoints import reach
+from penstock.stamps import wall_clock
 from penstock.store.clock import now
 
 _PAUSE = 0.1

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from penstock.cluster.candidate import Candidate, wall_clock
+from penstock.cluster.candidate import Candidate
 from penstock.cluster.duties import Duties
 from penstock.cluster.election import Leadership
 from penstock.cluster.keys import Keys
@@ -26,6 +26,7 @@ from penstock.cluster.roster import Roster
 from penstock.config import ClusterConfig
 from penstock.errors import FencedError, SessionLost, StoreUnavailable, TransientError, UsageError
 from penstock.names import RULE, is_name
+from penstock.stamps import wall_clock
 from penstock.store.base import Session, Store
 from penstock.store.clock import now
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from penstock.cluster.candidate import wall_clock
 from penstock.cluster.keys import Keys
 from penstock.cluster.model import MAX_CAPACITY, Member
 from penstock.cluster.roster import Roster
 from penstock.errors import PenstockError
+from penstock.stamps import wall_clock
 from penstock.store import Session, Store
 
 _log = logging.getLogger(__name__)

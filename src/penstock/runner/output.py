@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.claims import Board, State
+from penstock.durable import sync_folder
 from penstock.errors import CorruptFile, RunError, UsageError
 from penstock.runner import layout, manifests, runs
 from penstock.runner.manifests import OutputManifest
@@ -165,18 +166,10 @@ def _appearing(target: Storage) -> Iterator[Storage]:
                 left="nothing was exported",
                 hint="export to a new directory",
             ) from error
-        _sync(final.parent)
+        sync_folder(final.parent)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _copy(source: Storage, target: Storage, record: FileRecord, path: str) -> None:

@@ -41,6 +41,7 @@ from penstock.runner.work import Bench, Work, fingerprint
 from penstock.spark.faults import decode
 from penstock.spark.session import cancel_tag, conform, is_alive, job_tag, start
 from penstock.spark.sharing import check_shared
+from penstock.stamps import wall_clock
 from penstock.storage import Storage
 from penstock.store import Store
 
@@ -158,7 +159,7 @@ class Runner:
             output_format=self.config.output_format,
             fingerprint=fingerprint(self.pipeline, digests, resources, factory),
             storage=self.storage.root,
-            created=runs.now(),
+            created=wall_clock("seconds"),
             keeps_rows=self.pipeline.keeps_rows(),
             source=self._source,
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -108,11 +107,6 @@ class Run:
     @property
     def output_storage(self) -> Storage:
         return Storage(self.output)
-
-
-def now() -> str:
-    """The wall clock, for people to read: nothing is decided by it."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def key(name: str) -> str:

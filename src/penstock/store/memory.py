@@ -8,9 +8,9 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 
-from penstock.errors import SessionLost
 from penstock.store.base import Change, Changes, Document, Session, Store, Write
 from penstock.store.keys import check_ttl, check_writes
+from penstock.store.sessions import KeptSession, session_lost
 
 
 class MemoryStore(Store):
@@ -68,7 +68,7 @@ class MemoryStore(Store):
 
     def session(self, ttl: float) -> Session:
         check_ttl(ttl)
-        opened = MemorySession(self, secrets.token_hex(8), ttl)
+        opened = KeptSession(self, secrets.token_hex(8), ttl)
         with self._changed:
             self._expiries[opened.id] = self._clock() + ttl
         return opened
@@ -84,25 +84,12 @@ class MemoryStore(Store):
     def extend_session(self, session: str, ttl: float) -> None:
         with self._changed:
             if not self.alive([session]):
-                raise SessionLost(f"the lease of {ttl:g} s ran out before it was renewed")
+                raise session_lost(ttl)
             self._expiries[session] = self._clock() + ttl
 
     def end_session(self, session: str) -> None:
         with self._changed:
             self._expiries.pop(session, None)
-
-
-class MemorySession(Session):
-    def __init__(self, store: MemoryStore, name: str, ttl: float) -> None:
-        self.id = name
-        self.ttl = ttl
-        self._store = store
-
-    def keepalive(self) -> None:
-        self._store.extend_session(self.id, self.ttl)
-
-    def close(self) -> None:
-        self._store.end_session(self.id)
 
 
 def _document(change: Change | None) -> Document | None:

@@ -11,7 +11,6 @@ import os
 import secrets
 import threading
 import time
-import weakref
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,10 +18,12 @@ from typing import Any
 
 import apsw
 
-from penstock.errors import SessionLost, UsageError
+from penstock.errors import UsageError
 from penstock.store import clock
 from penstock.store.base import Change, Changes, Document, Session, Store, Write
+from penstock.store.forks import survive_forks
 from penstock.store.keys import LAST, check_ttl, check_writes
+from penstock.store.sessions import KeptSession, session_lost
 from penstock.store.sqlite_file import Handle, explain, scalar
 
 _POLL = 0.05
@@ -56,7 +57,7 @@ class SqliteStore(Store):
         self._handle: Handle | None = None
         self._closed = False
         self._open()
-        _stores.add(self)
+        survive_forks(self)
 
     def get(self, key: str) -> Document | None:
         return self.get_many([key])[0]
@@ -134,7 +135,7 @@ class SqliteStore(Store):
         with self._write() as connection:
             times = _times()
             connection.execute(f"DELETE FROM sessions WHERE NOT ({_ALIVE})", times)
-            opened = SqliteSession(self, secrets.token_hex(8), ttl)
+            opened = KeptSession(self, secrets.token_hex(8), ttl)
             values = (opened.id, ttl, times["now"] + ttl, times["boot"])
             connection.execute("INSERT INTO sessions (id, ttl, expires, boot) VALUES (?, ?, ?, ?)", values)
         return opened
@@ -169,11 +170,7 @@ class SqliteStore(Store):
             )
             extended = connection.changes() == 1
         if not extended:
-            raise SessionLost(
-                f"the lease of {ttl:g} s ran out before it was renewed",
-                left="what it protected may have been taken over",
-                hint="open a new session and claim again",
-            )
+            raise session_lost(ttl)
 
     def end_session(self, session: str) -> None:
         """What `Session.close` does."""
@@ -226,29 +223,5 @@ class SqliteStore(Store):
             self._handle = None
 
 
-class SqliteSession(Session):
-    """A row that is alive until its time has come; a later one cannot bring it back."""
-
-    def __init__(self, store: SqliteStore, name: str, ttl: float) -> None:
-        self.id = name
-        self.ttl = ttl
-        self._store = store
-
-    def keepalive(self) -> None:
-        self._store.extend_session(self.id, self.ttl)
-
-    def close(self) -> None:
-        self._store.end_session(self.id)
-
-
 def _times() -> dict[str, Any]:
     return {"now": clock.now(), "boot": clock.boot()}
-
-
-def _after_fork() -> None:
-    for store in _stores:
-        store.after_fork()
-
-
-_stores: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
-os.register_at_fork(after_in_child=_after_fork)

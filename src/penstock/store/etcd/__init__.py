@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from penstock.store.etcd.store import EtcdSession, EtcdStore
+from penstock.store.etcd.store import EtcdStore
 
-__all__ = ["EtcdSession", "EtcdStore"]
+__all__ = ["EtcdStore"]

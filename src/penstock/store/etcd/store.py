@@ -7,14 +7,12 @@ handle connects when it is first used; one that lives through a fork connects an
 from __future__ import annotations
 
 import math
-import os
 import time
-import weakref
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Self
 
-from penstock.errors import SessionLost, StoreUnavailable
+from penstock.errors import StoreUnavailable
 from penstock.store.base import Change, Changes, Document, Session, Store, Write
 from penstock.store.etcd import url as urls
 from penstock.store.etcd.channel import LEASE_GRANT, LEASE_KEEP_ALIVE, LEASE_REVOKE, PUT, RANGE, TXN
@@ -34,7 +32,9 @@ from penstock.store.etcd.wire_pb2 import (
     TxnRequest,
 )
 from penstock.store.etcd.writes import MAX_OPERATIONS, Writer
+from penstock.store.forks import survive_forks
 from penstock.store.keys import check_ttl, check_writes
+from penstock.store.sessions import KeptSession, session_lost
 from penstock.tls import Tls
 
 _PAGE = 250
@@ -61,7 +61,7 @@ class EtcdStore(Store):
         self._client = EtcdClient(address, tls)
         self._writer = Writer(self._client, self._layout)
         self._watches = ParkedWatches()
-        _stores.add(self)
+        survive_forks(self)
 
     @classmethod
     def open(cls, url: str, *, tls: Tls | None = None, password: str | None = None) -> Self:
@@ -113,7 +113,7 @@ class EtcdStore(Store):
     def session(self, ttl: float) -> Session:
         check_ttl(ttl)
         lease = self._client.call(LEASE_GRANT, LeaseGrantRequest(TTL=min(math.ceil(ttl), _LONGEST))).ID
-        opened = EtcdSession(self, lease, ttl)
+        opened = KeptSession(self, f"{lease:016x}", ttl)
         try:
             self._client.call(PUT, PutRequest(key=self._layout.session(opened.id), lease=lease))
         except LeaseGone as error:
@@ -129,33 +129,29 @@ class EtcdStore(Store):
         self._watches.close()
         self._client.close()
 
-    def extend_session(self, session: EtcdSession) -> None:
+    def extend_session(self, session: str, ttl: float) -> None:
         """What `Session.keepalive` does.
 
         The leader answers for a lease alone. One that is cut off, and does not know it yet, answers for
         leases that the others have ended or given to a new leader, hence the read and the same term.
         """
         deadline = time.monotonic() + PATIENCE
-        key = self._layout.session(session.id)
+        key = self._layout.session(session)
         while True:
-            renewed = self._client.call(LEASE_KEEP_ALIVE, LeaseKeepAliveRequest(ID=session.lease))
+            renewed = self._client.call(LEASE_KEEP_ALIVE, LeaseKeepAliveRequest(ID=_lease(session)))
             found = self._client.call(RANGE, RangeRequest(key=key, keys_only=True))
             if not found.kvs:
-                raise SessionLost(
-                    f"the lease of {session.ttl:g} s ran out before it was renewed",
-                    left="what it protected may have been taken over",
-                    hint="open a new session and claim again",
-                )
+                raise session_lost(ttl)
             if renewed.TTL > 0 and renewed.header.raft_term == found.header.raft_term:
                 return
             if time.monotonic() > deadline:
                 raise StoreUnavailable(f"etcd did not renew a lease within {PATIENCE:g} s", hint="try again")
             time.sleep(_PAUSE)
 
-    def end_session(self, session: EtcdSession) -> None:
+    def end_session(self, session: str) -> None:
         """What `Session.close` does."""
         with suppress(LeaseGone):
-            self._client.call(LEASE_REVOKE, LeaseRevokeRequest(ID=session.lease))
+            self._client.call(LEASE_REVOKE, LeaseRevokeRequest(ID=_lease(session)))
 
     def after_fork(self) -> None:
         """In a forked child: start anew, since neither locks nor connections survive a fork."""
@@ -189,30 +185,10 @@ class EtcdStore(Store):
         return Changes(sorted(found, key=lambda change: change.version), kept)
 
 
-class EtcdSession(Session):
-    """A key that is bound to a lease, and gone with it."""
-
-    def __init__(self, store: EtcdStore, lease: int, ttl: float) -> None:
-        self.id = f"{lease:016x}"
-        self.ttl = ttl
-        self.lease = lease
-        self._store = store
-
-    def keepalive(self) -> None:
-        self._store.extend_session(self)
-
-    def close(self) -> None:
-        self._store.end_session(self)
+def _lease(session: str) -> int:
+    """The lease to which the key of a session is bound."""
+    return int(session, 16)
 
 
 def _only(answer: RangeResponse) -> KeyValue | None:
     return answer.kvs[0] if answer.kvs else None
-
-
-def _after_fork() -> None:
-    for store in _stores:
-        store.after_fork()
-
-
-_stores: weakref.WeakSet[EtcdStore] = weakref.WeakSet()
-os.register_at_fork(after_in_child=_after_fork)

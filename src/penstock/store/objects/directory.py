@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from penstock.durable import sync_folder
 from penstock.errors import PenstockError, StorageFull, StoreUnavailable, UsageError
 from penstock.store.objects.bucket import Bucket, Found
 
@@ -58,7 +59,7 @@ class Directory(Bucket):
         with self._explained():
             try:
                 body = target.read_bytes()
-                _sync(target.parent)
+                sync_folder(target.parent)
             except FileNotFoundError:
                 return None
             return body
@@ -88,7 +89,7 @@ class Directory(Bucket):
         for made in (*within, *missing):
             if made not in self._settled:
                 with suppress(PermissionError):  # where we may not even look, we made nothing
-                    _sync(made.parent)
+                    sync_folder(made.parent)
         self._settled.update(within)
 
     @contextmanager
@@ -124,7 +125,7 @@ def _link_new(target: Path, body: bytes) -> None:
         os.link(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
-    _sync(target.parent)
+    sync_folder(target.parent)
 
 
 def _walk(folder: Path, path: str, after: str) -> Iterator[Found]:
@@ -147,11 +148,3 @@ def _modified(entry: os.DirEntry[str]) -> float | None:
         return entry.stat().st_mtime
     except FileNotFoundError:
         return None
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

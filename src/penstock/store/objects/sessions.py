@@ -20,11 +20,12 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from penstock.errors import CorruptFile, PenstockError, SessionLost
+from penstock.errors import CorruptFile, PenstockError
 from penstock.store import clock
 from penstock.store.base import Session
 from penstock.store.objects.names import SESSIONS
 from penstock.store.objects.versions import Record, Version, Versions
+from penstock.store.sessions import session_lost
 
 _KEEP = 2
 # The owner removes old numbers in batches of this many: a keepalive should be one request.
@@ -160,7 +161,7 @@ class ObjectSession(Session):
         self._check(began)
         if not self._next(_owner(self.ttl)):
             self._over = True
-            raise self._lost()
+            raise session_lost(self.ttl)
         # An answer that took too long came to a session that others may have seen end.
         self._check(clock.now())
         self._renewed = began
@@ -181,7 +182,7 @@ class ObjectSession(Session):
         with suppress(PenstockError):
             self.close()
         self._over = True
-        raise self._lost()
+        raise session_lost(self.ttl)
 
     def _next(self, value: bytes | None) -> bool:
         """Create the next number; False when the session was ended. Numbers in between are our own, too."""
@@ -193,13 +194,6 @@ class ObjectSession(Session):
             self._number += 1
         self._number += 1
         return True
-
-    def _lost(self) -> SessionLost:
-        return SessionLost(
-            f"the lease of {self.ttl:g} s ran out before it was renewed, or was ended",
-            left="what it protected may have been taken over",
-            hint="open a new session and claim again",
-        )
 
 
 def _folder(session: str) -> str:

@@ -19,10 +19,8 @@ A writer that died in between leaves a version that is not the newest: nobody se
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
-import weakref
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
@@ -30,6 +28,7 @@ from itertools import pairwise
 from penstock.errors import PenstockError, StoreUnavailable
 from penstock.store import clock
 from penstock.store.base import Change, Changes, Document, Session, Store, Write
+from penstock.store.forks import survive_forks
 from penstock.store.keys import check_ttl, check_writes
 from penstock.store.objects.names import folder_above, folder_of, key_of
 from penstock.store.objects.sessions import Sessions
@@ -58,7 +57,7 @@ class ObjectStore(Store):
         self._sessions = Sessions(self._versions)
         self._pruned: dict[str, float] = {}
         self._paces: dict[str, float] = {}
-        _stores.add(self)
+        survive_forks(self)
 
     def get(self, key: str) -> Document | None:
         for _ in range(_TRIES):
@@ -249,12 +248,3 @@ class ObjectStore(Store):
 
 def _document(change: Change) -> Document | None:
     return None if change.value is None else Document(change.key, change.value, change.version)
-
-
-def _after_fork() -> None:
-    for store in _stores:
-        store.after_fork()
-
-
-_stores: weakref.WeakSet[ObjectStore] = weakref.WeakSet()
-os.register_at_fork(after_in_child=_after_fork)
