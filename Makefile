@@ -40,7 +40,7 @@ cds: $(STAMP)
 lock: $(STAMP)
 	$(BIN)/uv pip compile --upgrade --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-annotate --no-header --quiet \
-		--group dev --extra connect pyproject.toml --output-file requirements.lock
+		--group dev --all-extras pyproject.toml --output-file requirements.lock
 
 proto: $(STAMP)
 	$(BIN)/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src src/penstock/store/etcd/wire.proto

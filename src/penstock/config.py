@@ -63,6 +63,24 @@ class ClusterConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamConfig:
+    """How streams poll, keep and hand on their rows. Times are seconds, sizes bytes.
+
+    ``max_rows``, ``max_bytes`` and ``max_seconds`` bound what one instance polls in one epoch. The queue of
+    a stream is what its epochs hold on disk: above ``queue_bytes`` nothing is polled until room is made.
+    """
+
+    epoch_every: float = 0.5
+    max_rows: int = 1_000_000
+    max_bytes: int = 256 << 20
+    max_seconds: float = 1.0
+    list_every: float = 5.0
+    queue_bytes: int = 8 << 30
+    retain_for: float = 86_400.0
+    retain_bytes: int = 2 << 30
+
+
+@dataclass(frozen=True, slots=True)
 class SparkConfig:
     """Which Spark to use. ``conf`` holds Spark's own settings and wins over ours.
 
@@ -86,6 +104,7 @@ class Config:
     run: RunConfig = RunConfig()
     spark: SparkConfig = field(default_factory=SparkConfig)
     cluster: ClusterConfig = ClusterConfig()
+    stream: StreamConfig = StreamConfig()
     tls: Tls | None = None
     store_password: str | None = field(default=None, repr=False)
     path: Path | None = None
@@ -271,6 +290,7 @@ def _build(values: Mapping[str, Any], path: Path | None, origins: Mapping[str, s
         run=RunConfig(**table("run")),
         spark=SparkConfig(**table("spark")),
         cluster=ClusterConfig(**table("cluster")),
+        stream=StreamConfig(**table("stream")),
         tls=_tls(table("tls")),
         store_password=values.get("store_password"),
         path=path,
@@ -301,6 +321,11 @@ def _check(config: Config) -> None:
             f"cluster.renew_every = {cluster.renew_every:g} s is more than half of "
             f"cluster.lease_ttl = {cluster.lease_ttl:g} s",
             hint="a leader that misses one renewal must have time for another: lower cluster.renew_every",
+        )
+    if config.stream.retain_bytes > config.stream.queue_bytes:
+        raise ConfigError(
+            "stream.retain_bytes is more than stream.queue_bytes",
+            hint="what is kept for readers is part of the queue: raise stream.queue_bytes",
         )
 
 

@@ -35,6 +35,10 @@
         │   ├── UnknownPartition
         │   ├── NullInField
         │   └── TransformFailed
+        ├── StreamError                a stream cannot go on as asked
+        │   ├── StreamMismatch
+        │   ├── BadState
+        │   └── EpochGone
         ├── CatalogError               a statement of the catalog cannot be rebuilt
         │   └── CatalogConflict
         ├── CorruptFile
@@ -267,6 +271,30 @@ class TransformFailed(RunError):
     """A transform raised an error."""
 
     code = "transform-failed"
+
+
+class StreamError(TerminalError):
+    """The stream cannot go on as asked."""
+
+    code = "stream"
+
+
+class StreamMismatch(StreamError):
+    """A stream of this name exists and was started with something else."""
+
+    code = "stream-mismatch"
+
+
+class BadState(StreamError):
+    """The state of a part cannot be stored, or cannot be read."""
+
+    code = "bad-state"
+
+
+class EpochGone(StreamError):
+    """The epoch is not retained any more."""
+
+    code = "epoch-gone"
 
 
 class CatalogError(TerminalError):

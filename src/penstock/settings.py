@@ -7,8 +7,10 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_BYTES = re.compile(r"(\d+)\s*([kKmMgGtT]?)i?[bB]?")
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,14 @@ def _duration(raw: object) -> float:
     if isinstance(raw, bool) or not isinstance(raw, int | float) or not 0 < raw < float("inf"):
         raise ValueError('must be a time: seconds, or text such as "500ms", "10s" or "2m"')
     return float(raw)
+
+
+def _size(raw: object) -> int:
+    if isinstance(raw, str) and (match := _BYTES.fullmatch(raw.strip())):
+        raw = int(match[1]) * _UNITS[match[2].lower()]
+    if isinstance(raw, bool) or not isinstance(raw, int) or raw < 1:
+        raise ValueError('must be a size: bytes, or text such as "64MB" or "2GB"')
+    return raw
 
 
 def _flag(raw: object) -> bool:
@@ -115,6 +125,14 @@ SETTINGS: Mapping[str, Setting] = {
     "cluster.member_ttl": Setting(_duration),
     "cluster.barrier_timeout": Setting(_duration),
     "cluster.history": _whole(8),
+    "stream.epoch_every": Setting(_duration),
+    "stream.max_rows": _whole(1),
+    "stream.max_bytes": Setting(_size),
+    "stream.max_seconds": Setting(_duration),
+    "stream.list_every": Setting(_duration),
+    "stream.queue_bytes": Setting(_size),
+    "stream.retain_for": Setting(_duration),
+    "stream.retain_bytes": Setting(_size),
     "spark.master": _text(
         r"local(-cluster)?(\[[^\]]+\])?|yarn|(spark|k8s|sc)://.+|k8s:.+",
         "local[*], local[N], spark://HOST:PORT, yarn, k8s://… or sc://HOST:PORT",

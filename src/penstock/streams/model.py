@@ -1,0 +1,191 @@
+"""What a stream's epochs consist of, as values.
+
+An instance answers a barrier with two short texts (see `penstock.cluster.model.Ack`): where it *stands* (its
+frontier), and what it *brought* (its files). Both point to files in storage, so that the store's documents
+stay small whatever the number of parts and rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+from penstock.errors import CorruptFile, UsageError
+from penstock.storage import FileRecord, Storage
+
+SCOPE = "rows"
+"""The scope of a stream's epochs in its cluster."""
+
+OPEN = -(2**63)
+"""The watermark of an instance that has not finished."""
+END = 2**63 - 1
+"""The watermark of a stream whose parts have all finished."""
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """A small file in storage, and what its bytes were."""
+
+    path: str
+    sha256: str
+
+    @classmethod
+    def write(cls, storage: Storage, path: str, body: Mapping[str, Any]) -> Self:
+        data = json.dumps({"format": _FORMAT, **body}, separators=(",", ":")).encode()
+        storage.write(path, data)
+        return cls(path, hashlib.sha256(data).hexdigest())
+
+    def read(self, storage: Storage) -> dict[str, Any]:
+        where = storage.location(self.path)
+        try:
+            data = storage.read(self.path)
+        except FileNotFoundError:
+            raise CorruptFile(f"{where} is missing", hint="restore it from a backup of the storage") from None
+        if hashlib.sha256(data).hexdigest() != self.sha256:
+            raise CorruptFile(f"{where} does not match its checksum", hint="restore it from a backup")
+        return checked(where, json.loads(data))
+
+
+@dataclass(frozen=True, slots=True)
+class RowFile:
+    """Rows of one source that one task polled, as an Arrow IPC file.
+
+    ``late`` rows stand in files of their own. ``newest`` is the greatest event time among the rows that are
+    not late, in microseconds; None without event time.
+    """
+
+    source: str
+    record: FileRecord
+    late: bool = False
+    newest: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "record": self.record.to_json()}
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> Self:
+        return cls(**{**found, "record": FileRecord.from_json(found["record"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """What one instance added in an epoch: its row files, listed in the file ``portion``, and their sums."""
+
+    member: str
+    portion: Pointer
+    rows: int
+    bytes: int
+    late: int = 0
+
+    def files(self, storage: Storage) -> tuple[RowFile, ...]:
+        """The row files."""
+        return tuple(RowFile.from_json(each) for each in self.portion.read(storage)["files"])
+
+    def encode(self) -> str:
+        return _dump(asdict(self))
+
+    @classmethod
+    def decode(cls, text: str) -> Self:
+        found = _load(text)
+        return cls(**{**found, "portion": Pointer(**found["portion"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where one instance stands after an epoch.
+
+    ``states`` points to the states of its parts, ``listing`` to the list of all parts if it is the one who
+    lists. ``newest`` is by source the greatest event time of the whole stream, as far as this instance
+    knows.
+    """
+
+    states: Pointer | None = None
+    listing: Pointer | None = None
+    newest: Mapping[str, int] = field(default_factory=dict)
+
+    def encode(self) -> str:
+        return _dump(asdict(self))
+
+    @classmethod
+    def decode(cls, text: str) -> Self:
+        found = _load(text)
+        pointers = {name: Pointer(**found[name]) if found[name] else None for name in ("states", "listing")}
+        return cls(**{**found, **pointers})
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PartName:
+    """A part of a source of a stream."""
+
+    source: str
+    part: str
+
+    def __str__(self) -> str:
+        return f"{self.source}/{self.part}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        source, _, part = text.partition("/")
+        return cls(source, part)
+
+
+@dataclass(frozen=True, slots=True)
+class PartState:
+    """The committed state of a part: ``state`` is encoded, None before the first snapshot."""
+
+    state: str | None = None
+    finished: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """A committed epoch as readers see it. ``ended``: it is the last one, all parts have finished."""
+
+    number: int
+    brought: tuple[Brought, ...] = ()
+    ended: bool = False
+    at: str = ""
+
+    @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self.brought)
+
+    @property
+    def bytes(self) -> int:
+        return sum(each.bytes for each in self.brought)
+
+    @property
+    def late(self) -> int:
+        return sum(each.late for each in self.brought)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> Self:
+        brought = tuple(Brought(**{**b, "portion": Pointer(**b["portion"])}) for b in found["brought"])
+        return cls(**{**found, "brought": brought})
+
+
+def checked(where: str, found: dict[str, Any]) -> dict[str, Any]:
+    """The body of a document, if this version knows its format."""
+    written = found.pop("format", None)
+    if written != _FORMAT:
+        raise UsageError(
+            f"{where} has format {written!r}, and this version of Penstock knows format {_FORMAT}",
+            hint="run the same version of Penstock on all instances",
+        )
+    return found
+
+
+def _dump(body: Mapping[str, Any]) -> str:
+    return json.dumps({"format": _FORMAT, **body}, separators=(",", ":"))
+
+
+def _load(text: str) -> dict[str, Any]:
+    return checked("an epoch's record", json.loads(text))

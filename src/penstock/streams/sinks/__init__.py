@@ -1,0 +1,3 @@
+"""Where the rows of a stream go."""
+
+from __future__ import annotations

@@ -1,0 +1,88 @@
+"""What a sink is: where the rows of an output go, batch by batch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.storage import Storage
+    from penstock.store import Store
+    from penstock.tables import Table
+
+Mode = Literal["append", "update", "complete"]
+"""What a batch holds: rows that are final, rows that replace those of their key, or the whole table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One step of an output. Numbers grow by one; a batch that is repeated has the same rows again."""
+
+    number: int
+    epoch: int
+    """The newest epoch whose rows it takes in. Several batches may have the same one."""
+    final: bool = False
+    """Whether the stream has ended with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which output a writer works for, and with which right."""
+
+    stream: str
+    id: str
+    """Of the stream: one that was dropped and made anew under its name has another."""
+    output: str
+    token: int
+    """The fencing token of the instance that runs the output; a later owner has a greater one."""
+    table: type[Table]
+    mode: Mode
+    keys: tuple[str, ...]
+    """The fields that identify a row, where the mode is ``update``."""
+    store: Store
+    storage: Storage
+    spark: SparkSession
+
+    @property
+    def application(self) -> str:
+        """What names this output among all that write to the same place."""
+        return f"penstock/{self.stream}/{self.id}/{self.output}"
+
+
+class Writer(ABC):
+    """A sink at work for one output, in the driver of the instance that runs it. One thread calls it."""
+
+    @abstractmethod
+    def write(self, frame: DataFrame, batch: Batch) -> None:
+        """Put a batch where it belongs.
+
+        An exactly-once writer makes the rows visible and remembers ``batch.number`` in one step; a batch
+        that it remembers is not written again, and `StaleToken` is raised if a later owner has written. An
+        error fails the batch, which is repeated.
+        """
+
+    def close(self) -> None:  # noqa: B027
+        """Let go of connections."""
+
+
+class Sink(ABC):
+    """A description of where rows go. It holds addresses and options, and nothing that is open."""
+
+    exactly_once: ClassVar[bool]
+    """Whether every row is there once whatever is killed; otherwise at least once."""
+    modes: ClassVar[frozenset[Mode]]
+    """The modes that it can take."""
+
+    @abstractmethod
+    def open(self, target: Target) -> Writer:
+        """Begin to write for ``target``; from then on, writers with lower tokens are refused.
+
+        Errors that a person must mend (no such place, a wrong schema, no right) are raised here.
+        """
+
+    @abstractmethod
+    def describe(self) -> dict[str, str]:
+        """What it is, for people and for noticing that it changed: kind and place, without secrets."""
