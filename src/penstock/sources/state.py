@@ -84,7 +84,7 @@ def _out(part: str, value: Any, where: str, depth: int) -> Any:
     raise BadState(
         f"the state of part {part!r} cannot be encoded: {where} is of type {_name(kind)}",
         left="the epoch was not committed",
-        hint="a state is made of numbers, text, bytes, dates, Decimal, UUID, and lists and dictionaries of them",
+        hint="use numbers, text, bytes, dates, Decimal, UUID, and lists and dictionaries of them",
     )
 
 

@@ -1,6 +1,6 @@
 """Where the files of a stream stand in storage, and its documents in the store.
 
-Everything is below a folder that has the stream's id in its name: what a process that is late writes for a stream
+Everything is below a folder that has the stream's id in its name: what a late process writes for a stream
 that was dropped never mixes with its successor.
 """
 
