@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 
 from penstock import failpoints
+from penstock.cluster.duties import steady
 from penstock.cluster.model import Member
 from penstock.cluster.node import Node
 from penstock.config import ClusterConfig
@@ -27,7 +28,7 @@ def main(path: str, name: str, options: str) -> None:
         failpoints.ACTIONS["stop"] = lambda: between_writes(store, stop)
         participant = Counting(name)
         config = ClusterConfig(**json.loads(options))
-        node = Node(store, Member(name, "", "1"), config, {SCOPE: participant}, {SCOPE: 0.05}).start()
+        node = Node(store, Member(name, "", "1"), config, {SCOPE: participant}, {SCOPE: steady(0.05)}).start()
         told.wait()
         left = node.leave()
         sys.stdout.write(json.dumps({"left": left, "log": participant.log}) + "\n")

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
 
+from penstock.cluster.duties import steady
 from penstock.cluster.model import Control, Member, Outcome, Snapshot
 from penstock.cluster.node import Node
 from penstock.cluster.records import Records
@@ -44,7 +45,7 @@ class Cluster:
             self._stores.append(handle)
             self.participants[name] = Counting(name)
             scopes = {SCOPE: self.participants[name]}
-            self.nodes[name] = Node(handle, Member(name, "", "1"), config, scopes, {SCOPE: every})
+            self.nodes[name] = Node(handle, Member(name, "", "1"), config, scopes, {SCOPE: steady(every)})
             self._all.append(self.nodes[name].start())
         return self.nodes[names[-1]]
 

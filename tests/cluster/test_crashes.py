@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from penstock.cluster.duties import steady
 from penstock.cluster.model import Control, Decision, Kind, Member, Outcome, Seat
 from penstock.cluster.node import Node
 from penstock.cluster.records import Records
@@ -54,7 +55,7 @@ class Place:
 
     def node(self, name: str, config: ClusterConfig = SHORT) -> Counting:
         participant = Counting(name)
-        node = Node(self.store, Member(name, "", "1"), config, {SCOPE: participant}, {SCOPE: 0.05})
+        node = Node(self.store, Member(name, "", "1"), config, {SCOPE: participant}, {SCOPE: steady(0.05)})
         self.nodes.append(node.start())
         return participant
 

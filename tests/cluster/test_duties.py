@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from penstock.cluster.duties import steady
 from penstock.cluster.model import Outcome
 from penstock.errors import LeadershipLost
 from tests.cluster.support import CONFIG, SCOPE, World, follow, refuse
@@ -90,7 +91,7 @@ def test_epochs_are_driven_when_they_are_due() -> None:
     world = World("ann")
     ann = world.instances[0].leads()
     ann.line.idle = world.renew
-    ann.duties._schedule = {SCOPE: 10.0}
+    ann.duties._schedule = {SCOPE: steady(10.0)}
     committed = []
     for _ in range(21):
         world.renew()

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import pytest
 
+from penstock.cluster.duties import steady
 from penstock.cluster.model import Barrier, Member
 from penstock.cluster.node import Node
 from penstock.cluster.participant import Work
@@ -35,7 +36,7 @@ class Life:
         self.participant = Counting("ann")
         scopes, move = {SCOPE: self.participant}, self.clock.move
         member = Member("ann", "", "1")
-        self.node = Node(self.line, member, CONFIG, scopes, {SCOPE: 1.0}, self.clock, move)
+        self.node = Node(self.line, member, CONFIG, scopes, {SCOPE: steady(1.0)}, self.clock, move)
 
     def session(self) -> str | None:
         return self.node.session

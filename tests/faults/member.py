@@ -18,6 +18,7 @@ from typing import Any
 
 from penstock import failpoints
 from penstock.cluster.assignment import part_owners
+from penstock.cluster.duties import steady
 from penstock.cluster.keys import Keys
 from penstock.cluster.model import Barrier, Decision, Kind, Member, Snapshot
 from penstock.cluster.node import Node
@@ -144,7 +145,9 @@ def main(name: str, folder: str, url: str) -> None:
     place = Path(folder)
     log = Log(log_path(place, name))
     store = Trapped(EtcdStore.open(url), history_path(place, name), trap_path(place, name))
-    node = Node(store, Member(name, "", "1"), CONFIG, {SCOPE: Counter(name, log)}, {SCOPE: _EPOCH_EVERY})
+    node = Node(
+        store, Member(name, "", "1"), CONFIG, {SCOPE: Counter(name, log)}, {SCOPE: steady(_EPOCH_EVERY)}
+    )
     node.start()
     held = None
     while True:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from penstock.cluster.duties import steady
 from penstock.cluster.model import Member
 from penstock.cluster.node import Node
 from penstock.config import ClusterConfig
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.cluster.election import Leadership
     from tests.simulation.invariants import Referee
 
-SCHEDULE = {"a": 1.0, "b": 2.5}
+SCHEDULE = {"a": steady(1.0), "b": steady(2.5)}
 CONFIG = ClusterConfig(
     vnodes=16, lease_ttl=5.0, renew_every=2.0, member_ttl=6.0, barrier_timeout=4.0, history=4
 )

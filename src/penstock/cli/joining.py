@@ -17,6 +17,7 @@ from penstock.cli import exits, story
 from penstock.cli.output import JsonOutput, Output, plain
 from penstock.cli.signals import Signals
 from penstock.cli.story import Event, Seen
+from penstock.cluster.duties import steady
 from penstock.cluster.model import Member
 from penstock.cluster.node import Node
 from penstock.cluster.observer import Observer
@@ -78,7 +79,7 @@ class Joining:
     ) -> None:
         self._store = store
         self._config = config
-        self._node = Node(store, member, config, {SCOPE: Bystander()}, {SCOPE: every})
+        self._node = Node(store, member, config, {SCOPE: Bystander()}, {SCOPE: steady(every)})
         self._server = PeerServer(listen, lambda: introduce(self._node), tls) if listen else None
         self._observer = Observer(store, config)
         self._follower = Follower(store, _Onlooker())

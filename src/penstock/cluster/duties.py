@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from math import inf
+from typing import TypeAlias, TypeVar
 
 from penstock.cluster import barrier as rules
 from penstock.cluster.assignment import seats_of, successor
@@ -36,6 +37,18 @@ _TIDY_EVERY = 16
 _JUDGE_EVERY = 0.5
 T = TypeVar("T")
 
+Rhythm: TypeAlias = Callable[[Decision | None], float | None]
+"""How many seconds after an epoch the next one is due, and None for not now.
+
+It gets the last decision of this leader (None before its first), and is asked again and again: its answer may
+change.
+"""
+
+
+def steady(seconds: float) -> Rhythm:
+    """An epoch every so many seconds."""
+    return lambda _: seconds
+
 
 class Duties:
     """The leader's work on one store. `step` is called again and again, by one thread."""
@@ -47,7 +60,7 @@ class Duties:
         roster: Roster,
         candidate: Candidate,
         config: ClusterConfig,
-        schedule: Mapping[str, float],
+        schedule: Mapping[str, Rhythm],
         clock: Callable[[], float] = now,
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
@@ -59,28 +72,38 @@ class Duties:
         self._schedule = schedule
         self._clock = clock
         self._pause = pause
-        self._due: dict[str, float] = {}
+        self._ended: dict[str, float] = {}
         self._cursors: dict[str, int] = {}
         self._last: dict[str, Decision] = {}
         self._judged = 0.0
         self._heard: dict[str, set[tuple[str, str, int]]] = {}
         self._token = 0
 
-    def step(self, look: bool = True) -> None:
+    def step(self, look: bool = True) -> float:
         """Do what is due, if this session leads. Raises `LeadershipLost` when it stops leading meanwhile.
 
-        Without ``look`` only epochs that are due are driven, and a new leader still looks once.
+        Without ``look`` only epochs that are due are driven, and a new leader still looks once. The answer is
+        how many seconds there are until the next epoch is due.
         """
         held = self._candidate.held
         if held is None:
-            return
+            return inf
         look, self._token = look or held.token != self._token, held.token
         if look:
             self._look_after()
-        for name, every in self._schedule.items():
-            if self._clock() >= self._due.get(name, 0.0):
-                self.epoch(name)
-                self._due[name] = self._clock() + every
+        return min((self._beat(name, rhythm) for name, rhythm in self._schedule.items()), default=inf)
+
+    def _beat(self, scope: str, rhythm: Rhythm) -> float:
+        """Drive an epoch of ``scope`` if one is due; how many seconds there are until the next."""
+        pause = rhythm(self._last.get(scope))
+        if pause is None:
+            return inf
+        left = self._ended.get(scope, -inf) + pause - self._clock()
+        if left > 0:
+            return left
+        self.epoch(scope)
+        self._ended[scope] = self._clock()
+        return rhythm(self._last.get(scope)) or 0.0
 
     def _look_after(self) -> None:
         """End what another leader left open, and see that what members own fits who is there."""
@@ -122,7 +145,7 @@ class Duties:
         reach("rotate.after")
         if refused is None:
             # Work under a new version begins with its first epoch: it does not wait for the next one due.
-            self._due.clear()
+            self._ended.clear()
             self._patiently(lambda: self._records.archive(control.assignment))
             self._tidy(control)
 

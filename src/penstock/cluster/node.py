@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from penstock.cluster.candidate import Candidate
-from penstock.cluster.duties import Duties
+from penstock.cluster.duties import Duties, Rhythm
 from penstock.cluster.election import Leadership
 from penstock.cluster.keys import Keys
 from penstock.cluster.model import Control, Member
@@ -55,7 +55,7 @@ class _Life:
 class Node:
     """Takes part in the cluster of a store. ``scopes`` are what this instance works on, by name.
 
-    ``schedule`` says every how many seconds the leader drives an epoch of a scope.
+    ``schedule`` says when the leader drives the next epoch of a scope.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Node:
         member: Member,
         config: ClusterConfig,
         scopes: Mapping[str, Participant],
-        schedule: Mapping[str, float],
+        schedule: Mapping[str, Rhythm],
         clock: Callable[[], float] = now,
         pause: Callable[[float], object] | None = None,
     ) -> None:
@@ -127,12 +127,12 @@ class Node:
 
     def lead(self) -> None:
         """A leader's duties, if this instance leads."""
-        life, now = self._life, self._clock()
+        life, now, wait = self._life, self._clock(), _PAUSE
         if life is not None:
             look = now >= life.looked + _WATCH
             life.looked = now if look else life.looked
-            life.duties.step(look)
-        self._pause(_PAUSE)
+            wait = min(wait, life.duties.step(look))
+        self._pause(wait)
 
     def take_part(self, scope: str) -> None:
         """Answer the barriers of ``scope`` that are open, and wait a little for the next one."""
