@@ -22,8 +22,9 @@ LAYERS: list[set[str]] = [
     {"inputs", "pipeline", "sources"},
     {"runner", "streams"},
     {"project"},
-    {"job"},
-    {"instances"},
+    {"children", "job"},
+    {"instances", "stream_job"},
+    {"stream_instances"},
     {"cli"},
 ]
 # What people import or run gathers names from everywhere.

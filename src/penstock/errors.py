@@ -37,6 +37,7 @@
         │   └── TransformFailed
         ├── StreamError                a stream cannot go on as asked
         │   ├── StreamMismatch
+        │   ├── SourceFailed
         │   ├── BadState
         │   └── EpochGone
         ├── CatalogError               a statement of the catalog cannot be rebuilt
@@ -283,6 +284,12 @@ class StreamMismatch(StreamError):
     """A stream of this name exists and was started with something else."""
 
     code = "stream-mismatch"
+
+
+class SourceFailed(StreamError):
+    """A source raised an error, or brought what it must not bring."""
+
+    code = "source-failed"
 
 
 class BadState(StreamError):

@@ -1,7 +1,7 @@
-"""Loading pipelines from the files that people write.
+"""Loading pipelines and streams from the files that people write.
 
-A pipeline file is an ordinary module: its siblings can be imported, and in a package relative imports
-work. A function ``dataset_factory(dataset, range)`` at its top level is used for every partition.
+Such a file is an ordinary module: its siblings can be imported, and in a package relative imports work. A
+function ``dataset_factory(dataset, range)`` at the top level of a pipeline file is used for every partition.
 """
 
 from __future__ import annotations
@@ -16,14 +16,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from penstock.errors import DefinitionError, PenstockError, UsageError
 
 if TYPE_CHECKING:
     from penstock.pipeline import DatasetFactory, Pipeline
+    from penstock.streams.stream import Stream
 
 FACTORY = "dataset_factory"
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+T = TypeVar("T", bound=_Named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +51,18 @@ class Project:
 
         Modules that were imported since are included when it is called again.
         """
-        from pyspark import cloudpickle
+        _ship(self.folder)
 
-        for module in own_modules(self.folder):
-            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+
+@dataclass(frozen=True, slots=True)
+class StreamProject:
+    """A stream and where it comes from."""
+
+    stream: Stream
+    source: str
+    """``FILE:name`` with an absolute path: loads the same again from any directory."""
+    folder: Path
+    """Where the project's own modules are."""
 
 
 def load_pipeline(source: str) -> Pipeline:
@@ -61,7 +78,7 @@ def load(source: str) -> Project:
     """
     path, name = _split(source)
     module, folder = _import(path)
-    variable, pipeline = _choose(module, path, name)
+    variable, pipeline = _choose_pipeline(module, path, name)
     factory = getattr(module, FACTORY, None)
     if factory is not None and not callable(factory):
         raise DefinitionError(
@@ -71,6 +88,22 @@ def load(source: str) -> Project:
     project = Project(pipeline, factory, f"{path}:{variable}", folder)
     project.ship()
     return project
+
+
+def load_stream(source: str) -> StreamProject:
+    """Import a file and choose its stream, by the same rules and with the same errors as `load`."""
+    path, name = _split(source)
+    module, folder = _import(path)
+    variable, stream = _choose_stream(module, path, name)
+    _ship(folder)
+    return StreamProject(stream, f"{path}:{variable}", folder)
+
+
+def _ship(folder: Path) -> None:
+    from pyspark import cloudpickle
+
+    for module in own_modules(folder):
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def own_modules(folder: Path) -> list[ModuleType]:
@@ -153,30 +186,39 @@ def _free_name(name: str) -> str:
     return f"penstock_project_{''.join(c if c.isalnum() else '_' for c in name)}" if taken else name
 
 
-def _choose(module: ModuleType, path: Path, name: str) -> tuple[str, Pipeline]:
+def _choose_pipeline(module: ModuleType, path: Path, name: str) -> tuple[str, Pipeline]:
     from penstock.pipeline import Pipeline
 
-    found: dict[int, tuple[str, Pipeline]] = {}
+    hint = 'end it with: pipeline = Pipeline("NAME", inputs=…, outputs=…, transforms=[…])'
+    return _choose(module, path, name, Pipeline, "pipeline", hint)
+
+
+def _choose_stream(module: ModuleType, path: Path, name: str) -> tuple[str, Stream]:
+    from penstock.streams.stream import Stream
+
+    hint = 'end it with: stream = Stream("NAME", …)'
+    return _choose(module, path, name, Stream, "stream", hint)
+
+
+def _choose(module: ModuleType, path: Path, name: str, kind: type[T], word: str, hint: str) -> tuple[str, T]:
+    found: dict[int, tuple[str, T]] = {}
     for variable, value in vars(module).items():
-        if isinstance(value, Pipeline):
+        if isinstance(value, kind):
             found.setdefault(id(value), (variable, value))
             if name == variable:
                 return variable, value
     if not found:
-        raise UsageError(
-            f"{path} defines no pipeline",
-            hint='end it with: pipeline = Pipeline("NAME", inputs=…, outputs=…, transforms=[…])',
-        )
+        raise UsageError(f"{path} defines no {word}", hint=hint)
     named = [pair for pair in found.values() if pair[1].name == name] if name else list(found.values())
     if len(named) == 1:
         return named[0]
-    listed = ", ".join(p.name if p.name == v else f"{p.name} (variable {v})" for v, p in found.values())
-    if name:
-        raise UsageError(f"{path} has no pipeline {name!r}", hint=f"it has: {listed}")
-    example = next(iter(found.values()))[1].name
-    raise UsageError(
-        f"{path} has {len(found)} pipelines: {listed}", hint=f"choose one: {path.name}:{example}"
+    listed = ", ".join(
+        each.name if each.name == v else f"{each.name} (variable {v})" for v, each in found.values()
     )
+    if name:
+        raise UsageError(f"{path} has no {word} {name!r}", hint=f"it has: {listed}")
+    example = next(iter(found.values()))[1].name
+    raise UsageError(f"{path} has {len(found)} {word}s: {listed}", hint=f"choose one: {path.name}:{example}")
 
 
 def _file_of(module: ModuleType) -> Path | None:

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock import instances
+from penstock.children import error_from_json
 from penstock.config import RunConfig, SparkConfig
 from penstock.errors import DefinitionError, StorageFull
-from penstock.instances import Instance, Supervisor, divided, error_from_json, report_from_json, share
+from penstock.instances import Instance, Supervisor, divided, report_from_json, share
 from penstock.job import Job
 from penstock.runner import Report
 

@@ -51,10 +51,8 @@ class Instance:
         self._referee = referee
         self._ended = ended
         self._pauses = 0
-        self.counters = {
-            scope: Counter(world, weather, referee, self, member.id, scope, lambda s=scope: self._session(s))  # type: ignore[misc]
-            for scope in SCHEDULE
-        }
+        self._weather = weather
+        self.counters: dict[str, Counter] = {}
         self.wire = Wire(backend, self, weather)
         self.node: Node | None = None
         world.spawn(self, "main", self._main)
@@ -101,8 +99,24 @@ class Instance:
 
     def _main(self) -> None:
         self._world.say(self.name, f"starts, clock rate {self.rate:.3f}")
-        self.node = Node(self.wire, self.member, CONFIG, self.counters, SCHEDULE, self.clock)
+        self.node = self._made()
         self.node.start()
+
+    def _made(self) -> Node:
+        """The node, with what takes part in it."""
+        self.counters = {scope: self._counter(scope) for scope in SCHEDULE}
+        return Node(self.wire, self.member, CONFIG, self.counters, SCHEDULE, self.clock)
+
+    def _counter(self, scope: str) -> Counter:
+        return Counter(
+            self._world,
+            self._weather,
+            self._referee,
+            self,
+            self.member.id,
+            scope,
+            lambda: self._session(scope),
+        )
 
     def _leave(self) -> None:
         self._world.say(self.name, "is asked to leave")
@@ -138,10 +152,17 @@ class Instance:
 class Fleet:
     """All instances, by member id, and who comes and goes."""
 
-    def __init__(self, world: World, weather: Weather, backend: Backend) -> None:
+    def __init__(
+        self,
+        world: World,
+        weather: Weather,
+        backend: Backend,
+        make: Callable[..., Instance] = Instance,
+    ) -> None:
         self._world = world
         self._weather = weather
         self._backend = backend
+        self._make = make
         self._number = 0
         self.referee: Referee
         self.healed = False
@@ -158,7 +179,7 @@ class Fleet:
         self._number += 1
         serves = member in ("m0", "m9") or self._world.random.random() < 0.9
         entry = Member(member, "", "1", capacity=self._world.random.randint(1, 2), serves=serves)
-        new = Instance(
+        new = self._make(
             self._world, self._weather, self._backend, self.referee, entry, self._number, self._gone
         )
         self.current[member] = new

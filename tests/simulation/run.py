@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import count
 from types import SimpleNamespace
@@ -46,10 +46,10 @@ class Run:
     trace: list[str]
 
 
-def simulate(seed: int, record: bool = False) -> Run:
+def simulate(seed: int, record: bool = False, kind: type[Simulation] | None = None) -> Run:
     """Run one seed. What it found wrong is in the result."""
-    simulation = Simulation(seed, record)
-    with _inside(simulation.world):
+    simulation = (kind or Simulation)(seed, record)
+    with _inside(simulation.world, simulation.expected), simulation.inside():
         try:
             violation = simulation.run()
         finally:
@@ -58,16 +58,29 @@ def simulate(seed: int, record: bool = False) -> Run:
 
 
 class Simulation:
+    recovery = _RECOVERY
+    expected: tuple[type[Exception], ...] = (Grumble, UsageError)
+    """The errors that nodes may report."""
+
     def __init__(self, seed: int, record: bool) -> None:
         self.world = World(seed, record)
         self.weather = Weather(self.world)
-        backend = Backend(self.world)
-        self.fleet = Fleet(self.world, self.weather, backend)
-        self.referee = Referee(
-            self.world, backend, Keys(CONFIG.name), CONFIG.vnodes, self.fleet.leaders, self.weather.happened
-        )
+        self.backend = Backend(self.world)
+        self.fleet = self._fleet()
+        self.referee = self._referee()
         self.fleet.referee = self.referee
         self._healed = 0.0
+
+    def _fleet(self) -> Fleet:
+        return Fleet(self.world, self.weather, self.backend)
+
+    def _referee(self) -> Referee:
+        keys, leaders = Keys(CONFIG.name), self.fleet.leaders
+        return Referee(self.world, self.backend, keys, CONFIG.vnodes, leaders, self.weather.happened)
+
+    def inside(self) -> AbstractContextManager[object]:
+        """What else is replaced while it runs."""
+        return nullcontext()
 
     def run(self) -> Violation | None:
         random = self.world.random
@@ -81,7 +94,7 @@ class Simulation:
             self.world.run(storm)
             self.fleet.heal()
             self._healed = storm
-            self._recover(storm + _RECOVERY)
+            self._recover(storm + self.recovery)
         except Violation as violation:
             return violation
         return None
@@ -89,15 +102,15 @@ class Simulation:
     def _recover(self, limit: float) -> None:
         """Everything must be in order again, and epochs must go on, before the time is over."""
         self._before = {name: self.referee.control.scope(name).committed for name in SCHEDULE}
-        while missing := self._missing():
+        while missing := self._unsettled() or self._missing():
             if self.world.now >= limit:
-                self.world.fail(f"{_RECOVERY:g} s after everything healed: {missing}")
+                self.world.fail(f"{self.recovery:g} s after everything healed: {missing}")
                 assert self.world.violation is not None
                 raise self.world.violation
             self.world.run(self.world.now + 0.5)
 
-    def _missing(self) -> str | None:
-        """What is not in order yet."""
+    def _unsettled(self) -> str | None:
+        """What the cluster has not settled yet: who leads, and who has a seat."""
         control = self.referee.control
         leaders = list(self.fleet.leaders())
         if len(leaders) != 1 or leaders[0][1].token != control.lease.token:
@@ -107,6 +120,11 @@ class Simulation:
         sessions = {i.node.session if i.node else None for i in self.fleet.instances if i.serving}
         if {seat.session for seat in control.assignment.seats} != sessions:
             return f"seats are {control.assignment.seats}, and alive are {sessions}"
+        return None
+
+    def _missing(self) -> str | None:
+        """What participants have not come to yet."""
+        control = self.referee.control
         for name, before in self._before.items():
             if control.scope(name).committed < before + 2:
                 return f"scope {name} is at {control.scope(name).committed}, and was at {before}"
@@ -141,7 +159,7 @@ class Simulation:
 
 
 @contextmanager
-def _inside(world: World) -> Iterator[None]:
+def _inside(world: World, expected: tuple[type[Exception], ...]) -> Iterator[None]:
     """Replace what nodes take from outside: threads, secrets and the time of day."""
     numbers = count()
     secrets = SimpleNamespace(token_hex=lambda size: f"{next(numbers):0{2 * size}x}")
@@ -156,14 +174,14 @@ def _inside(world: World) -> Iterator[None]:
         for name in ("control", "snapshot", "member", "ack", "decision"):
             decode = f"decode_{name}"
             stack.enter_context(patch.object(codec, decode, _remembering(getattr(codec, decode))))
-        stack.enter_context(_listening(world))
+        stack.enter_context(_listening(world, expected))
         yield
 
 
 @contextmanager
-def _listening(world: World) -> Iterator[None]:
+def _listening(world: World, expected: tuple[type[Exception], ...]) -> Iterator[None]:
     """Hear of errors instead of printing them, and of nothing less."""
-    logger, handler = logging.getLogger("penstock.cluster"), _Listener(world)
+    logger, handler = logging.getLogger("penstock.cluster"), _Listener(world, expected)
     before = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.propagate = False
@@ -192,11 +210,12 @@ def _remembering(decode: Callable[[str, bytes], T]) -> Callable[[str, bytes], T]
 class _Listener(logging.Handler):
     """Nodes survive errors that they do not expect; the simulation does not."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, expected: tuple[type[Exception], ...]) -> None:
         super().__init__()
         self._world = world
+        self._expected = expected
 
     def emit(self, record: logging.LogRecord) -> None:
         error: Any = record.exc_info[1] if record.exc_info else None
-        if not isinstance(error, Grumble | UsageError):
+        if not isinstance(getattr(error, "__cause__", None) or error, self._expected):
             self._world.fail(f"{self._world.task.host.name}: {record.getMessage()}: {error!r}")

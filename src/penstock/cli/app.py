@@ -27,6 +27,7 @@ COMMANDS = {
     "partitions": "Look at partitions, free or retry them.",
     "checkpoints": "Look at the checkpoints of a run.",
     "inputs": "Look at registered inputs, or forget one.",
+    "stream": "Start streams, look at them, rescale and stop them.",
     "cluster": "Take part in a cluster, and look at it.",
     "catalog": "Look at the ordered DDL that rebuilds everything, or change it.",
     "certs": "Make and replace certificates for mutual TLS, with a private CA.",

@@ -30,7 +30,12 @@ def part_owners(snapshot: Snapshot, source: str, parts: Iterable[str]) -> Mappin
         )
     if not snapshot.seats:
         return {}
-    return {part: rendezvous.owner(snapshot.seats, f"part/{source}/{part}") for part in parts}
+    return {part: part_owner(snapshot.seats, source, part) for part in parts}
+
+
+def part_owner(seats: Iterable[Seat], source: str, part: str) -> str:
+    """Who of these seats owns a part; there must be at least one."""
+    return rendezvous.owner(seats, f"part/{source}/{part}")
 
 
 def moved(before: Snapshot, after: Snapshot) -> tuple[int, ...]:

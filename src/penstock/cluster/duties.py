@@ -63,6 +63,7 @@ class Duties:
         schedule: Mapping[str, Rhythm],
         clock: Callable[[], float] = now,
         pause: Callable[[float], object] = time.sleep,
+        kept: Mapping[str, Callable[[], int]] | None = None,
     ) -> None:
         self._room = room
         self._records = records
@@ -72,6 +73,7 @@ class Duties:
         self._schedule = schedule
         self._clock = clock
         self._pause = pause
+        self._kept = kept or {}
         self._ended: dict[str, float] = {}
         self._cursors: dict[str, int] = {}
         self._last: dict[str, Decision] = {}
@@ -237,6 +239,8 @@ class Duties:
         self._patiently(lambda: self._records.prune_assignments(control.assignment.version - kept + 1))
         for name, scope in control.scopes.items():
             oldest, last = scope.next - kept, scope.committed
+            if (needed := self._kept.get(name)) is not None:
+                oldest = min(oldest, self._patiently(needed))
             self._patiently(partial(self._records.prune_decisions, name, oldest, last))
             seats = control.assignment.seats
             self._patiently(partial(self._records.prune_acks, name, seats))

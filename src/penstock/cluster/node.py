@@ -55,7 +55,9 @@ class _Life:
 class Node:
     """Takes part in the cluster of a store. ``scopes`` are what this instance works on, by name.
 
-    ``schedule`` says when the leader drives the next epoch of a scope.
+    ``schedule`` says when the leader drives the next epoch of a scope. ``kept`` is for scopes whose decisions
+    somebody takes over: it gives the oldest epoch that is still needed, and records from there on stay,
+    however many they are.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Node:
         schedule: Mapping[str, Rhythm],
         clock: Callable[[], float] = now,
         pause: Callable[[float], object] | None = None,
+        kept: Mapping[str, Callable[[], int]] | None = None,
     ) -> None:
         for name in (member.id, *scopes):
             if not is_name(name):
@@ -76,6 +79,7 @@ class Node:
         self._store = store
         self._scopes = scopes
         self._schedule = schedule
+        self._kept = kept
         self._clock = clock
         keys = Keys(config.name)
         self.room = Room(store, keys)
@@ -215,6 +219,7 @@ class Node:
             self._schedule,
             self._clock,
             self._pause,
+            self._kept,
         )
         parts = {name: self._part(name, member, participant) for name, participant in self._scopes.items()}
         self._life = _Life(member, session, candidate, duties, parts, began)

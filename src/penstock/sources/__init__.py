@@ -1,8 +1,56 @@
-"""Stateful, partitioned sources of streams."""
+"""Stateful, partitioned sources of streams.
+
+The ready-made sources are loaded when they are first used: importing this package costs next to nothing, and
+one that needs a client of its own asks for it only then. `penstock.sources.conformance` tests sources.
+"""
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from penstock.sources.base import Part, Rows, StatefulSource
 from penstock.sources.state import State
 
-__all__ = ["Part", "Rows", "State", "StatefulSource"]
+if TYPE_CHECKING:
+    from penstock.sources.files import DirectorySource
+    from penstock.sources.kafka import KafkaSource
+    from penstock.sources.postgres import PostgresSource
+    from penstock.sources.rate import RateSource, Ticks
+    from penstock.sources.tail import Lines, TailSource
+
+_HOMES = {
+    "DirectorySource": "penstock.sources.files",
+    "KafkaSource": "penstock.sources.kafka",
+    "Lines": "penstock.sources.tail",
+    "PostgresSource": "penstock.sources.postgres",
+    "RateSource": "penstock.sources.rate",
+    "TailSource": "penstock.sources.tail",
+    "Ticks": "penstock.sources.rate",
+}
+
+__all__ = [
+    "DirectorySource",
+    "KafkaSource",
+    "Lines",
+    "Part",
+    "PostgresSource",
+    "RateSource",
+    "Rows",
+    "State",
+    "StatefulSource",
+    "TailSource",
+    "Ticks",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'penstock.sources' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,8 +1,9 @@
 """The states of parts, as text that outlives the program that wrote it.
 
 A state is None, a bool, an int, a float, a str, bytes, a date, a datetime, a Decimal, a UUID, or a list,
-tuple or dictionary with str keys of such values; a tuple comes back as a list. It is written as JSON with a
-version in front. What JSON does not have is tagged: ``{"$bytes": "…"}``. Nothing that is read can run code.
+tuple or dictionary with str keys of such values; a tuple comes back as a list, and the zone of a datetime as
+its distance from UTC. It is written as JSON with a version in front. What JSON does not have is tagged:
+``{"$bytes": "…"}``. Nothing that is read can run code.
 """
 
 from __future__ import annotations
@@ -48,7 +49,11 @@ def encode(part: str, state: State) -> str:
     try:
         return f"{_VERSION}:{json.dumps(body, separators=(',', ':'), allow_nan=False)}"
     except ValueError as error:
-        raise BadState(f"the state of part {part!r} cannot be encoded: {error}") from error
+        raise BadState(
+            f"the state of part {part!r} cannot be encoded: {error}",
+            left="the epoch was not committed",
+            hint="keep a number with thousands of digits as text",
+        ) from error
 
 
 def decode(part: str, text: str) -> State:
@@ -62,13 +67,20 @@ def decode(part: str, text: str) -> State:
         )
     try:
         return _in(json.loads(body))
-    except (ValueError, ArithmeticError, KeyError, TypeError) as error:
-        raise BadState(f"the state of part {part!r} cannot be read: {error}") from error
+    except (ValueError, ArithmeticError, RecursionError) as error:
+        raise BadState(
+            f"the state of part {part!r} cannot be read: {error}",
+            hint="it is not as Penstock wrote it: restore the stream's storage and store from a backup",
+        ) from error
 
 
 def _out(part: str, value: Any, where: str, depth: int) -> Any:
     if depth > _DEEPEST:
-        raise BadState(f"the state of part {part!r} is nested more than {_DEEPEST} deep at {where}")
+        raise BadState(
+            f"the state of part {part!r} is nested more than {_DEEPEST} deep at {where}",
+            left="the epoch was not committed",
+            hint="keep the state flat; a value that holds itself has no end",
+        )
     kind = type(value)
     if value is None or kind in (bool, int, str):
         return value
@@ -110,9 +122,25 @@ def _in(value: Any) -> Any:
         return value
     if len(value) == 1:
         (key, text), *_ = value.items()
-        if key.startswith(_TAG) and not key.startswith(_TAG * 2):
-            return _READ[key[1:]](text)
-    return {key[1:] if key.startswith(_TAG * 2) else key: _in(each) for key, each in value.items()}
+        if _is_tag(key):
+            return _tagged(key[1:], text)
+    return {_untagged(key): _in(each) for key, each in value.items()}
+
+
+def _is_tag(key: str) -> bool:
+    return key.startswith(_TAG) and not key.startswith(_TAG * 2)
+
+
+def _tagged(tag: str, text: Any) -> Any:
+    if tag not in _READ or not isinstance(text, str):
+        raise ValueError(f"it has no value of the kind {tag[:20]!r}")
+    return _READ[tag](text)
+
+
+def _untagged(key: str) -> str:
+    if _is_tag(key):
+        raise ValueError(f"{key[:20]!r} stands beside other keys")
+    return key[1:] if key.startswith(_TAG) else key
 
 
 def _name(kind: type) -> str:

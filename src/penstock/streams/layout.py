@@ -6,14 +6,36 @@ that was dropped never mixes with its successor.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 DOCUMENTS = "streams/"
+
+GROUP = 256
+"""How many epochs share a folder: files are looked for and swept by folders, never among all there are."""
+
+_EPOCH = re.compile(r"(?:^|/)\.?(\d{16})(?=[-/])")
 
 
 def document(stream: str) -> str:
     """The key of the stream's own document."""
     return f"{DOCUMENTS}{stream}/stream"
+
+
+def group_of(epoch: int) -> int:
+    """The number of the folder that the files of an epoch share with others."""
+    return epoch // GROUP
+
+
+def grouped(folder: str, group: int) -> str:
+    """The folder of a group below that of a kind of files."""
+    return f"{folder}/{group:010}"
+
+
+def epoch_of(path: str) -> int | None:
+    """The epoch that a file of rows, portions, states or listings was written for, complete or not."""
+    found = _EPOCH.search(path)
+    return int(found[1]) if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +65,10 @@ class Layout:
         return f"{self.keys}readers/"
 
     @property
+    def holds(self) -> str:
+        return f"{self.keys}holds/"
+
+    @property
     def outputs(self) -> str:
         return f"{self.keys}outputs/"
 
@@ -64,32 +90,35 @@ class Layout:
         return f"{self.root}/rows"
 
     def epoch_rows(self, epoch: int) -> str:
-        return f"{self.rows}/{epoch:016}"
+        return f"{grouped(self.rows, group_of(epoch))}/{epoch:016}"
 
     @property
     def portions(self) -> str:
         return f"{self.root}/portions"
 
     def portion(self, epoch: int, member: str, session: str) -> str:
-        return f"{self.portions}/{epoch:016}-{member}-{session}.json"
+        return f"{grouped(self.portions, group_of(epoch))}/{epoch:016}-{member}-{session}.json"
 
     @property
     def states(self) -> str:
         return f"{self.root}/states"
 
     def states_file(self, epoch: int, member: str, session: str) -> str:
-        return f"{self.states}/{epoch:016}-{member}-{session}.json"
+        return f"{grouped(self.states, group_of(epoch))}/{epoch:016}-{member}-{session}.json"
 
     @property
     def listings(self) -> str:
         return f"{self.root}/listings"
 
     def listing(self, epoch: int, member: str, session: str) -> str:
-        return f"{self.listings}/{epoch:016}-{member}-{session}.json"
+        return f"{grouped(self.listings, group_of(epoch))}/{epoch:016}-{member}-{session}.json"
 
     @property
     def log(self) -> str:
         return f"{self.root}/log"
+
+    def segment(self, first: int, last: int, unique: str) -> str:
+        return f"{self.log}/{first:016}-{last:016}-{unique}.json"
 
     def output(self, output: str) -> str:
         return f"{self.root}/outputs/{output}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -13,16 +14,19 @@ from penstock.cli import exits
 from penstock.cli.output import error_json
 from penstock.cli.signals import Signals
 from penstock.errors import PenstockError
-from penstock.job import Job, Stop, perform
+from penstock.job import Stop
+
+Tell = Callable[[str, Any], None]
+Started = Callable[[object], None]
 
 
 @click.command(hidden=True)
 @click.option("--events", type=int, required=True, help="File descriptor that takes what happens.")
 def command(events: int) -> int:
-    """Take part in a run; the job comes through stdin (see penstock.instances)."""
+    """Take part in a run or a stream; the order comes through stdin (see penstock.children)."""
     os.set_inheritable(events, False)
     lock = threading.Lock()
-    job = Job.from_json(json.loads(_first_line()))
+    order = json.loads(_first_line())
     stop = Stop()
     threading.Thread(target=_watch_parent, args=(stop,), name="penstock-parent", daemon=True).start()
 
@@ -35,16 +39,13 @@ def command(events: int) -> int:
             stop.request()
 
     with Signals(lambda _: stop.request()) as signals:
+
+        def started(_: object) -> None:
+            signals.install()
+            tell("started", os.getpid())
+
         try:
-            from penstock.project import load
-
-            def started(_: object) -> None:
-                signals.install()
-                tell("started", os.getpid())
-
-            report = perform(
-                job, load(job.source), lambda event: tell("event", event.to_json()), stop, started=started
-            )
+            result = _take_part(order, tell, stop, started)
         except PenstockError as error:
             tell("error", error_json(error))
             return exits.code_for(error)
@@ -53,8 +54,40 @@ def command(events: int) -> int:
                 raise
             tell("error", {"code": PenstockError.code, "what": f"{type(error).__name__}: {error}"})
             return exits.FAILED
-    tell("report", {**report.to_json(), "error": error_json(report.error) if report.error else None})
+    tell("result", result)
     return exits.COMPLETE
+
+
+def _take_part(order: Mapping[str, Any], tell: Tell, stop: Stop, started: Started) -> Any:
+    """What the work came to, as JSON values."""
+    if "stream" in order:
+        return _stream(order["stream"], tell, stop)
+    return _run(order["run"], tell, stop, started)
+
+
+def _run(told: Mapping[str, Any], tell: Tell, stop: Stop, started: Started) -> Any:
+    from penstock.job import Job, perform
+    from penstock.project import load
+
+    job = Job.from_json(told)
+    report = perform(
+        job, load(job.source), lambda event: tell("event", event.to_json()), stop, started=started
+    )
+    return {**report.to_json(), "error": error_json(report.error) if report.error else None}
+
+
+def _stream(told: Mapping[str, Any], tell: Tell, stop: Stop) -> Any:
+    from penstock.project import load_stream
+    from penstock.stream_job import StreamJob, perform
+    from penstock.streams.events import StreamEvent
+
+    def listen(event: StreamEvent) -> None:
+        if event.kind == "joined":
+            tell("started", os.getpid())
+        tell("event", event.to_json())
+
+    job = StreamJob.from_json(told)
+    return perform(job, load_stream(job.source).stream, listen, stop)
 
 
 def _first_line() -> bytes:

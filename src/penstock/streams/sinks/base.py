@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from penstock.errors import StreamMismatch
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -60,8 +62,8 @@ class Writer(ABC):
         """Put a batch where it belongs.
 
         An exactly-once writer makes the rows visible and remembers ``batch.number`` in one step; a batch
-        that it remembers is not written again, and `StaleToken` is raised if a later owner has written. An
-        error fails the batch, which is repeated.
+        that it remembers is not written again but passed over (see `pass_over`), and `StaleToken` is raised
+        if a later owner has opened. An error fails the batch, which is repeated.
         """
 
     def close(self) -> None:  # noqa: B027
@@ -86,3 +88,35 @@ class Sink(ABC):
     @abstractmethod
     def describe(self) -> dict[str, str]:
         """What it is, for people and for noticing that it changed: kind and place, without secrets."""
+
+
+def repeats(batch: Batch, last: int | None, place: str, epoch: int | None = None) -> bool:
+    """Whether a batch is already at ``place``, where ``last`` is the newest one and goes up to ``epoch``.
+
+    Raises `StreamMismatch` if one in between is missing, or if it cannot be the same batch: rows would be
+    lost without a word.
+    """
+    if last is None or batch.number == last + 1:
+        return False
+    if batch.number <= last and epoch is not None and batch.epoch > epoch:
+        raise StreamMismatch(
+            f"{place} has batch {batch.number} but nothing of epoch {batch.epoch}, which now is in it",
+            left="nothing was written",
+            hint="the output's checkpoint was lost or is of another stream: give the output a new name",
+        )
+    if batch.number <= last:
+        return True
+    raise StreamMismatch(
+        f"{place} has the batches up to {last}, and batch {batch.number} would leave a gap",
+        left="nothing was written",
+        hint="restore the sink and the stream's storage from the same backup, or give the output a new name",
+    )
+
+
+def pass_over(frame: DataFrame) -> None:
+    """Compute the rows of a repeated batch without putting them anywhere.
+
+    Spark takes the watermark and the state of the next batch from the rows that were computed in this one:
+    without that, windows that the batch closes would never come out.
+    """
+    frame.write.format("noop").mode("overwrite").save()

@@ -1,0 +1,376 @@
+"""``penstock stream``."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli import exits
+from penstock.cli import stream as screens
+from penstock.cli.cluster import Screen
+from penstock.cli.desk import Desk, with_desk
+from penstock.cli.output import count, size
+from penstock.cli.watching import watch, with_watch
+from penstock.config import shown_url
+from penstock.errors import UsageError
+
+if TYPE_CHECKING:
+    from penstock.store import Store
+    from penstock.streams.observer import StreamObserver
+    from penstock.streams.registry import StreamRecord, Wanted
+    from penstock.streams.views import StreamView
+
+_LOOK_EVERY = 0.2
+_AT_REST = 2.0
+_CODES = f"""\b
+Exit codes:
+  {exits.COMPLETE:>2}  it does what is wanted of it
+  {exits.RESUMABLE:>2}  it does not (yet), or an output has a problem
+"""
+_START_CODES = f"""\b
+Exit codes:
+  {exits.COMPLETE:>2}  the stream has ended or was stopped, or a signal asked this command to leave
+   {exits.FAILED}  it cannot go on as it is
+   {exits.USAGE}  wrong usage, configuration or definition
+  {exits.RESUMABLE:>2}  its instances died again and again; what was committed is kept
+"""
+
+
+@click.group()
+def command() -> None:
+    """Start streams, look at them, rescale and stop them."""
+
+
+def _with_wait(function: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--wait",
+        "seconds",
+        is_flag=False,
+        flag_value=math.inf,
+        type=click.FloatRange(min=0),
+        metavar="[SECONDS]",
+        help=f"Wait until it is so; when so many seconds have passed before, exit with {exits.RESUMABLE}.",
+    )(function)
+
+
+@command.command(epilog=_START_CODES)
+@click.argument("source", metavar="FILE[:NAME]")
+@click.option(
+    "--instances",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Processes of this command, each with a Spark session.  [default: 1, or as it was rescaled]",
+)
+@click.option("--accept-changes", is_flag=True, help="Go on with a definition that has changed.")
+@click.option("--master", metavar="URL", help="Spark master: local[*], spark://…, sc://….")
+@click.option("-v", "--verbose", is_flag=True, help="Also tell every epoch and every batch of an output.")
+@with_desk
+def start(
+    desk: Desk,
+    source: str,
+    instances: int | None,
+    accept_changes: bool,
+    master: str | None,
+    verbose: bool,
+) -> int:
+    """Run a stream until it ends, is stopped, or Ctrl-C, and tell what happens.
+
+    A stream that exists goes on where it was. The same command in another terminal, or on another machine
+    with the same store and storage, joins it. Ctrl-C leaves with everything committed; another one leaves at
+    once.
+    """
+    from penstock.cli.joining import Teller
+    from penstock.cli.story import Event
+    from penstock.cli.streaming import Narrator, progress, supervise
+    from penstock.project import load_stream
+    from penstock.stream_instances import StreamSupervisor
+    from penstock.stream_job import StreamJob
+    from penstock.streams import registry
+    from penstock.streams.log import EpochLog
+    from penstock.streams.observer import has_ended
+    from penstock.streams.place import Place
+
+    desk.flags({"spark.master": master})
+    config, project = desk.config, load_stream(source)
+    name = registry.check_name(project.stream.name)
+    record = registry.open_stream(desk.store, name, project.stream.describe(), accept_changes)
+    Place(config.store, config.storage, name, record.id, config.tls)  # refuses what children could not use
+    teller = Teller(desk.output)
+    if has_ended(desk.store, record):
+        teller.tell(Event("ended", f"stream {name} has ended, and its outputs have everything"))
+        return exits.COMPLETE
+    record = _ask_for(desk.store, record, instances, teller)
+    log = EpochLog(desk.store, desk.storage, record.layout)
+    with Narrator(teller, lambda after: progress(log, after), verbose=verbose) as narrator:
+        job = StreamJob(project.source, record.id, "", config)
+        supervisor = StreamSupervisor(desk.store, record, job, instances or 1, narrator)
+        ending = supervise(supervisor, teller)
+    teller.tell(Event(ending, _ENDINGS[ending].format(name=name)))
+    return exits.COMPLETE
+
+
+_ENDINGS = {
+    "ended": "stream {name} has ended, and its outputs have everything",
+    "stopped": "stream {name} was stopped; what was committed is kept",
+    "left": "left stream {name}; what was committed is kept",
+}
+
+
+def _ask_for(store: Store, record: StreamRecord, instances: int | None, teller: Any) -> StreamRecord:
+    """Let the stream run, with as many instances as this command or an earlier rescale says."""
+    from penstock.cli.story import Event
+    from penstock.streams import registry
+    from penstock.streams.supervisors import Supervisors
+
+    alone = not Supervisors(store, record.layout).live()
+    if alone and instances is not None:
+        record = registry.wish(store, record.name, instances=None)
+    if record.wanted == "stopped":
+        record = registry.wish(store, record.name, wanted="running")
+    if record.wanted == "suspended":
+        text = f"stream {record.name} is suspended: penstock stream resume {record.name}"
+        teller.tell(Event("suspended", text))
+    if record.instances is not None:
+        text = f"stream {record.name} was rescaled to {count(record.instances, 'instance')} in all"
+        text += "; --instances does not count" if instances is not None else ""
+        teller.tell(Event("scale", text, {"instances": record.instances}))
+    return record
+
+
+@command.command()
+@click.argument("name")
+@_with_wait
+@with_desk
+def stop(desk: Desk, name: str, seconds: float | None) -> int:
+    """Let all instances of a stream leave, with everything committed. `start` goes on from there."""
+    from penstock.streams import registry
+
+    return _wish(
+        desk,
+        name,
+        "stopped",
+        "stopping: its instances leave",
+        seconds,
+        lambda: not registry.at_work(desk.store, registry.load(desk.store, name)),
+    )
+
+
+@command.command()
+@click.argument("name")
+@_with_wait
+@with_desk
+def suspend(desk: Desk, name: str, seconds: float | None) -> int:
+    """Begin no more epochs, and keep the processes. `resume` goes on at once."""
+    return _wish(desk, name, "suspended", "suspended", seconds, _Rest(_observer(desk, name)))
+
+
+@command.command()
+@click.argument("name")
+@with_desk
+def resume(desk: Desk, name: str) -> int:
+    """Go on with a stream that was suspended."""
+    from penstock.streams import registry
+
+    record = registry.load(desk.known, name)
+    if record.wanted == "stopped":
+        raise UsageError(
+            f"stream {name!r} was stopped, not suspended", hint="start it: penstock stream start FILE"
+        )
+    return _wish(desk, name, "running", "running", None, lambda: True)
+
+
+@command.command(epilog=_CODES)
+@click.argument("name", required=False)
+@with_watch
+@with_desk
+def status(desk: Desk, name: str | None, seconds: float | None) -> int:
+    """Show how a stream is, or all streams."""
+    if name is None:
+        look_at_all = _look_at_all(desk)
+        _show(desk, lambda: Screen(look_at_all(), screens.every), "streams/", seconds)
+        return exits.COMPLETE
+    observer = _observer(desk, name)
+    shown = _show(desk, lambda: Screen(observer.look(), screens.status), observer.prefix, seconds)
+    return exits.COMPLETE if shown is None or shown.view.healthy else exits.RESUMABLE
+
+
+@command.command(name="list")
+@with_desk
+def list_(desk: Desk) -> None:
+    """List all streams."""
+    found = _look_at_all(desk)()
+    desk.output.show(Screen(found, screens.listing))
+    if not found:
+        desk.output.say(f"no streams in {shown_url(desk.config.store)}")
+
+
+@command.command()
+@click.argument("name")
+@click.argument("instances", type=click.IntRange(min=1), metavar="N")
+@_with_wait
+@with_desk
+def rescale(desk: Desk, name: str, instances: int, seconds: float | None) -> int:
+    """Run a stream with N instances in all, which its supervisors share."""
+    from penstock.streams import registry
+
+    record = registry.wish(desk.known, name, instances=instances)
+    observer = _observer(desk, name)
+    desk.output.show(screens.Wish(record, f"{count(instances, 'instance')} wanted"))
+    if record.wanted == "stopped" or not observer.look().supervisors:
+        desk.output.say("no supervisor is there to start any: penstock stream start FILE")
+        return exits.COMPLETE if seconds is None else exits.RESUMABLE
+    return _await(desk, seconds, lambda: _has_seats(observer.look(), instances))
+
+
+@command.command()
+@click.argument("name")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@with_desk
+def drop(desk: Desk, name: str, yes: bool) -> None:
+    """Remove a stream with its queue and the tables of its outputs. What sinks wrote elsewhere stays."""
+    from penstock.streams import registry
+
+    record = registry.load(desk.known, name)
+    files = [each for _, each in desk.storage.list(record.layout.root)]
+    if not yes and sys.stdin.isatty():
+        question = f"Remove stream {name} with {count(len(files), 'file')} ({size(sum(files))})?"
+        click.confirm(question, abort=True, err=True)
+    dropped = registry.drop(desk.store, desk.storage, name)
+    desk.output.show(screens.Dropped(dropped, len(files), sum(files)))
+
+
+@command.command()
+@click.argument("name")
+@click.argument("table", metavar="SOURCE|OUTPUT")
+@click.option("--at-epoch", "epoch", type=click.IntRange(min=0), metavar="N", help="As it was then.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1, max=10_000),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="How many rows, the newest ones.",
+)
+@click.option("--late", is_flag=True, help="The late rows of a source.")
+@with_desk
+def show(desk: Desk, name: str, table: str, epoch: int | None, limit: int, late: bool) -> None:
+    """Show committed rows of a source's queue or of an output's table."""
+    from penstock.streams import peek, registry
+
+    record = registry.load(desk.known, name)
+    found = peek.rows(desk.store, desk.storage, record, table, epoch=epoch, limit=limit, late=late)
+    desk.output.show(screens.Rows(found))
+
+
+@command.command()
+@click.argument("source", metavar="FILE[:NAME]")
+@with_desk
+def plan(desk: Desk, source: str) -> None:
+    """Show the sources, operators and outputs of a stream, without running it."""
+    from penstock.project import load_stream
+
+    desk.output.show(Screen(load_stream(source).stream.describe(), screens.definition))
+
+
+@command.command()
+@click.argument("name")
+@click.option("--drop", "dropped", metavar="READER", help="Forget this one: what it needed may go.")
+@with_desk
+def readers(desk: Desk, name: str, dropped: str | None) -> None:
+    """List who keeps epochs of a stream from being let go."""
+    from penstock.streams import registry
+    from penstock.streams.holds import Holds
+    from penstock.streams.log import EpochLog
+
+    record = registry.load(desk.known, name)
+    holds = Holds(EpochLog(desk.store, desk.storage, record.layout))
+    if dropped is not None and not holds.drop(dropped):
+        known = ", ".join(each.reader for each in holds.list()) or "none"
+        raise UsageError(f"stream {name!r} has no reader {dropped!r}", hint=f"named readers: {known}")
+    desk.output.show(Screen([*holds.list(), *holds.held()], screens.readers))
+
+
+class _Rest:
+    """Whether a stream has come to rest: no epoch is open, and none was committed for a while.
+
+    A leader that read what was wanted a moment before may still drive one more epoch.
+    """
+
+    def __init__(self, observer: StreamObserver) -> None:
+        self._observer = observer
+        self._epoch = -1
+        self._since = time.monotonic()
+
+    def __call__(self) -> bool:
+        epoch, now = self._observer.look().epoch, time.monotonic()
+        if epoch != self._epoch or not self._observer.is_at_rest():
+            self._epoch, self._since = epoch, now
+        return now - self._since >= _AT_REST
+
+
+def _wish(
+    desk: Desk, name: str, wanted: Wanted, done: str, seconds: float | None, ready: Callable[[], bool]
+) -> int:
+    from penstock.streams import registry
+
+    record = registry.wish(desk.known, name, wanted=wanted)
+    code = _await(desk, seconds, ready)
+    desk.output.show(screens.Wish(record, done))
+    return code
+
+
+def _await(desk: Desk, seconds: float | None, ready: Callable[[], bool]) -> int:
+    """Wait until it is so, if asked to; the exit code."""
+    deadline = None if seconds is None else time.monotonic() + seconds
+    while deadline is not None and not ready():
+        if time.monotonic() >= deadline:
+            desk.output.say(f"not yet after {seconds:g} s; it goes on by itself")
+            return exits.RESUMABLE
+        time.sleep(_LOOK_EVERY)
+    return exits.COMPLETE
+
+
+def _has_seats(view: StreamView, instances: int) -> bool:
+    """Whether so many instances take part, each with its seat, and nobody is on the way in or out."""
+    members = {each.member for each in view.instances if each.state == "alive"}
+    seated = set(view.rescale.members) if view.rescale else members
+    return len(members) == len(view.instances) == instances and seated == members
+
+
+def _show(
+    desk: Desk, look: Callable[[], Screen[Any]], prefix: str, seconds: float | None
+) -> Screen[Any] | None:
+    """Show it once, and give what was shown; or watch it to the end."""
+    if seconds is not None:
+        watch(desk.output, desk.store, prefix, look, seconds)
+        return None
+    shown = look()
+    desk.output.show(shown)
+    return shown
+
+
+def _observer(desk: Desk, name: str) -> StreamObserver:
+    from penstock.streams.observer import StreamObserver
+
+    config = desk.config
+    return StreamObserver(desk.known, desk.storage, name, config.cluster, config.stream)
+
+
+def _look_at_all(desk: Desk) -> Callable[[], Sequence[StreamView]]:
+    """Looks at all streams; observers are kept, since some things only show by looking on."""
+    from penstock.streams import registry
+
+    observers: dict[str, StreamObserver] = {}
+
+    def look() -> Sequence[StreamView]:
+        found = registry.names(desk.store) if desk.has_store else []
+        for name in found:
+            observers[name] = observers.get(name) or _observer(desk, name)
+        return tuple(observers[name].look() for name in found)
+
+    return look

@@ -1,0 +1,83 @@
+"""Parts that stay open in a Python worker from one epoch to the next.
+
+Spark keeps its Python workers and gives a task to any of them. A part that was suspended here goes on here
+if the state that the next epoch starts from is the one it was suspended at; otherwise (another worker was
+asked in between, or the epoch was given up) it is closed and built anew. So keeping parts saves time and
+decides nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from penstock.sources.base import Part
+
+_log = logging.getLogger(__name__)
+
+_MOST = 256
+_IDLE = 60.0
+
+Key = tuple[str, str, str]
+"""Stream id, source and part."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    part: Part
+    state: str
+    since: float
+
+
+class Host:
+    """The suspended parts of one process, which one thread uses.
+
+    The oldest go first when there are too many.
+    """
+
+    def __init__(self, most: int = _MOST, idle: float = _IDLE) -> None:
+        self._most = most
+        self._idle = idle
+        self._kept: OrderedDict[Key, _Kept] = OrderedDict()
+
+    def take(self, key: Key, state: str | None) -> Part | None:
+        """The part that was suspended at exactly this state, if it is here."""
+        kept = self._kept.pop(key, None)
+        if kept is None:
+            return None
+        if kept.state == state:
+            return kept.part
+        close(kept.part, key)
+        return None
+
+    def keep(self, key: Key, state: str, part: Part) -> None:
+        """Keep a part that was just suspended."""
+        if (before := self._kept.pop(key, None)) is not None:
+            close(before.part, key)
+        self._kept[key] = _Kept(part, state, time.monotonic())
+        while len(self._kept) > self._most:
+            self._drop_oldest()
+
+    def sweep(self) -> None:
+        """Close what nobody has asked for in a while: it is read elsewhere by now."""
+        oldest = time.monotonic() - self._idle
+        while self._kept and next(iter(self._kept.values())).since < oldest:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        key, kept = self._kept.popitem(last=False)
+        close(kept.part, key)
+
+
+def close(part: Part, key: Key) -> None:
+    """Close a part; that it fails to is nobody's loss."""
+    try:
+        part.close()
+    except Exception:
+        _log.warning("part %s of %s was not closed cleanly", key[2], key[1], exc_info=True)
+
+
+HOST = Host()
+"""The host of this process."""

@@ -1,0 +1,357 @@
+"""The Spark job of an epoch: tasks build parts, poll them, write the rows, and hand back files and states.
+
+Rows and states come back in the result of the same job. Whatever attempt of a task wins brings both, so that
+a retry or a speculative attempt cannot tear them apart; what other attempts wrote is never referred to.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.errors import BadState, PenstockError, SourceFailed, TransientError
+from penstock.sources.base import Part
+from penstock.sources.state import decode, encode
+from penstock.spark.faults import carried
+from penstock.spark.faults import decode as decode_fault
+from penstock.spark.flow import Batches
+from penstock.spark.session import cancel_tag, is_local, job_tag, parallelism
+from penstock.storage import FileRecord, Storage
+from penstock.streams.hosting import HOST, Key, close
+from penstock.streams.intake import Intake
+from penstock.streams.model import PartName, PartState, RowFile
+from penstock.tables import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+    from penstock.streams.stream import SourceSpec
+
+_CHUNK = 1 << 16
+_CANCEL_EVERY = 0.2
+
+_ANSWER = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("source", pa.string()),
+        ("part", pa.string()),
+        ("state", pa.string()),
+        ("finished", pa.bool_()),
+        ("late", pa.bool_()),
+        ("newest", pa.int64()),
+        ("path", pa.string()),
+        ("rows", pa.int64()),
+        ("bytes", pa.int64()),
+        ("sha256", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one instance may poll in one epoch."""
+
+    rows: int
+    bytes: int
+    seconds: float
+
+    def share(self, tasks: int) -> Limits:
+        """What one of several tasks may poll."""
+        return Limits(max(1, self.rows // tasks), max(1, self.bytes // tasks), self.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """What a job brought back."""
+
+    states: Mapping[PartName, PartState]
+    files: tuple[RowFile, ...] = ()
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    """Late rows that were only counted, by source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """A part that a task works on, and from where."""
+
+    name: PartName
+    state: str | None
+
+
+class Ingestion:
+    """Runs the jobs of one instance of a stream, one at a time."""
+
+    def __init__(
+        self, spark: SparkSession, stream: str, sources: Mapping[str, SourceSpec], storage: Storage
+    ) -> None:
+        self._spark = spark
+        self._stream = stream
+        self._sources = sources
+        self._storage = storage
+        self._codec = None if storage.local and is_local(spark) else "lz4"
+        self._tag = f"penstock-{stream}-ingest"
+        self._running = threading.Event()
+
+    def poll(
+        self,
+        prefix: str,
+        parts: Mapping[PartName, PartState],
+        limits: Limits,
+        thresholds: Mapping[str, int],
+        turn: int = 0,
+    ) -> Polled:
+        """Poll parts that are not finished; the rows go to files whose paths begin with ``prefix``.
+
+        ``turn`` moves who is asked first: where time runs out before all were asked, it is not always the
+        same.
+        """
+        shares = self._shares(parts)
+        task = _Poll(
+            self._stream,
+            self._sources,
+            shares,
+            limits.share(len(shares)),
+            thresholds,
+            self._storage,
+            prefix,
+            self._codec,
+            turn,
+        )
+        return self._run(task, len(shares))
+
+    def collect(self, parts: Mapping[PartName, PartState]) -> Polled:
+        """Ask parts that move elsewhere for their states, and shut them down here."""
+        shares = self._shares(parts)
+        return self._run(_Collect(self._stream, self._sources, shares), len(shares))
+
+    def warm_up(self) -> None:
+        """Let Spark start its Python workers, so that the first epoch need not wait for them."""
+        count = parallelism(self._spark)
+        self._run(_Collect(self._stream, self._sources, ((),) * count), count)
+
+    def cancel(self) -> None:
+        """End the job that runs, if one does, and wait until it has ended. From any thread."""
+        while self._running.is_set():
+            with suppress(Exception):
+                cancel_tag(self._spark, self._tag)
+            time.sleep(_CANCEL_EVERY)
+
+    def _shares(self, parts: Mapping[PartName, PartState]) -> tuple[tuple[Ticket, ...], ...]:
+        """The parts in as many heaps as tasks can run at once.
+
+        A part stays in its heap while the parts stay.
+        """
+        tickets = [Ticket(name, parts[name].state) for name in sorted(parts)]
+        count = max(1, min(len(tickets), parallelism(self._spark)))
+        return tuple(tuple(tickets[n::count]) for n in range(count))
+
+    def _run(self, task: Any, tasks: int) -> Polled:
+        self._running.set()
+        try:
+            with job_tag(self._spark, self._tag):
+                seeds = self._spark.range(0, tasks, 1, tasks)
+                return _gathered(seeds.mapInArrow(task, spark_schema(_ANSWER)).collect())
+        except PenstockError:
+            raise
+        except Exception as error:
+            raise decode_fault(error) from error
+        finally:
+            self._running.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class _Poll:
+    """A task that polls its share of the parts."""
+
+    stream: str
+    sources: Mapping[str, SourceSpec]
+    shares: tuple[tuple[Ticket, ...], ...]
+    limits: Limits
+    thresholds: Mapping[str, int]
+    storage: Storage
+    prefix: str
+    codec: str | None
+    turn: int
+
+    def __call__(self, seeds: Batches) -> Batches:
+        with carried("ingestion"):
+            for seed in seeds:
+                for number in seed.column(0).to_pylist():
+                    yield self._run(number)
+
+    def _run(self, number: int) -> pa.RecordBatch:
+        from pyspark import TaskContext
+
+        HOST.sweep()
+        context = TaskContext.get()
+        attempt = context.taskAttemptId() if context else 0
+        intake = Intake(self.storage, f"{self.prefix}-{number}-{attempt}", self.codec, self.thresholds)
+        with _Desk(self.stream, self.sources) as desk:
+            with intake:
+                for ticket in self.shares[number]:
+                    desk.open(ticket)
+                self._fill(desk, intake)
+                states = desk.snapshots()
+            desk.suspend(states)
+        return _answer(states, intake)
+
+    def _fill(self, desk: _Desk, intake: Intake) -> None:
+        """Go round the parts until all have nothing more, or the limits are reached."""
+        deadline = time.monotonic() + self.limits.seconds
+        waiting = deque(desk.parts)
+        waiting.rotate(-self.turn)
+        while waiting and intake.rows < self.limits.rows and intake.bytes < self.limits.bytes:
+            name = waiting.popleft()
+            left = self.limits.rows - intake.rows
+            fair = max(1, min(_CHUNK, left // (len(waiting) + 1)))
+            brought = desk.poll(name, fair)
+            if intake.take(self.sources[name.source], name.part, brought) and not desk.is_finished(name):
+                waiting.append(name)
+            if time.monotonic() >= deadline:
+                return
+
+
+@dataclass(frozen=True, slots=True)
+class _Collect:
+    """A task that shuts parts down for their move."""
+
+    stream: str
+    sources: Mapping[str, SourceSpec]
+    shares: tuple[tuple[Ticket, ...], ...]
+
+    def __call__(self, seeds: Batches) -> Batches:
+        with carried("the move of parts"):
+            for seed in seeds:
+                for number in seed.column(0).to_pylist():
+                    with _Desk(self.stream, self.sources) as desk:
+                        for ticket in self.shares[number]:
+                            desk.open(ticket)
+                        states = desk.collected()
+                    yield _answer(states)
+
+
+class _Desk:
+    """The open parts of a task. What is not suspended when the block ends is closed."""
+
+    def __init__(self, stream: str, sources: Mapping[str, SourceSpec]) -> None:
+        self._stream = stream
+        self._sources = sources
+        self.parts: dict[PartName, Part] = {}
+        self._finished: set[PartName] = set()
+
+    def __enter__(self) -> _Desk:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name, part in self.parts.items():
+            close(part, self._key(name))
+        self.parts.clear()
+
+    def open(self, ticket: Ticket) -> None:
+        name, state = ticket.name, ticket.state
+        part = HOST.take(self._key(name), state)
+        if part is None:
+            value = None if state is None else decode(str(name), state)
+            with _asking(name, "build_part"):
+                part = self._sources[name.source].source.build_part(name.part, value)
+        if not isinstance(part, Part):
+            raise SourceFailed(
+                f"source {name.source}: build_part({name.part!r}) returned {part!r}, not a Part"
+            )
+        self.parts[name] = part
+
+    def poll(self, name: PartName, limit: int) -> Any:
+        with _asking(name, "poll"):
+            brought = self.parts[name].poll(limit)
+        if brought is not None and hasattr(brought, "__len__"):
+            count = brought.num_rows if hasattr(brought, "num_rows") else len(brought)
+            if count > limit:
+                raise SourceFailed(
+                    f"source {name.source}, part {name.part!r}: poll({limit}) returned {count} rows",
+                    hint="at most `limit` rows may come at a time; keep the rest for the next poll",
+                )
+        return brought
+
+    def is_finished(self, name: PartName) -> bool:
+        with _asking(name, "is_finished"):
+            return bool(self.parts[name].is_finished())
+
+    def snapshots(self) -> dict[PartName, PartState]:
+        return {name: self._state(name, "snapshot", part.snapshot) for name, part in self.parts.items()}
+
+    def collected(self) -> dict[PartName, PartState]:
+        return {name: self._state(name, "collect", part.collect) for name, part in self.parts.items()}
+
+    def _state(self, name: PartName, method: str, ask: Any) -> PartState:
+        finished = self.is_finished(name)
+        with _asking(name, method):
+            value = ask()
+        return PartState(encode(str(name), value), finished)
+
+    def suspend(self, states: Mapping[PartName, PartState]) -> None:
+        """Set aside those that go on; the others are closed with the block."""
+        for name, known in states.items():
+            if known.finished or known.state is None:
+                continue
+            with _asking(name, "suspend"):
+                self.parts[name].suspend()
+        for name, known in states.items():
+            if not known.finished and known.state is not None:
+                HOST.keep(self._key(name), known.state, self.parts.pop(name))
+
+    def _key(self, name: PartName) -> Key:
+        return self._stream, name.source, name.part
+
+
+@contextmanager
+def _asking(name: PartName, method: str) -> Iterator[None]:
+    """Errors of a source say which part and method they came from; what may pass stays transient."""
+    try:
+        yield
+    except BadState:
+        raise
+    except Exception as error:
+        passing = isinstance(error, TransientError | ConnectionError | TimeoutError)
+        kind = TransientError if passing else SourceFailed
+        what = error.what if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"
+        hint = error.hint if isinstance(error, PenstockError) else None
+        raise kind(
+            f"source {name.source}, part {name.part!r}: {method} failed: {what}",
+            left="the epoch was not committed, and is tried again",
+            hint=hint,
+        ) from error
+
+
+def _answer(states: Mapping[PartName, PartState], intake: Intake | None = None) -> pa.RecordBatch:
+    """What a task hands back: a row for each state, each file, and each count of late rows."""
+    rows: list[dict[str, Any]] = [
+        {"kind": "state", "source": n.source, "part": n.part, "state": s.state, "finished": s.finished}
+        for n, s in states.items()
+    ]
+    if intake is not None:
+        rows += [
+            {"kind": "file", "source": f.source, "late": f.late, "newest": f.newest, **f.record.to_json()}
+            for f in intake.written
+        ]
+        rows += [{"kind": "late", "source": name, "rows": count} for name, count in intake.dropped.items()]
+    return pa.RecordBatch.from_pylist(rows, schema=_ANSWER)
+
+
+def _gathered(answers: Sequence[Row]) -> Polled:
+    states, files, dropped = {}, [], dict[str, int]()
+    for row in answers:
+        if row["kind"] == "state":
+            states[PartName(row["source"], row["part"])] = PartState(row["state"], row["finished"])
+        elif row["kind"] == "file":
+            record = FileRecord(row["path"], row["rows"], row["bytes"], row["sha256"])
+            files.append(RowFile(row["source"], record, row["late"], row["newest"]))
+        else:
+            dropped[row["source"]] = dropped.get(row["source"], 0) + row["rows"]
+    return Polled(states, tuple(files), dropped)

@@ -1,0 +1,236 @@
+"""An instance of a stream.
+
+A member of its cluster that ingests parts, runs outputs and keeps the log in order.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+import penstock
+from penstock.cluster.model import Decision, Member
+from penstock.cluster.node import Node
+from penstock.config import Config
+from penstock.errors import PenstockError, StoreUnavailable, UsageError
+from penstock.spark import session
+from penstock.spark.sharing import check_shared
+from penstock.store import Store
+from penstock.streams import registry
+from penstock.streams.chronicle import Chronicle
+from penstock.streams.events import Listener, joined, logged, problem
+from penstock.streams.ingest import Ingestion, Limits
+from penstock.streams.log import EpochLog
+from penstock.streams.model import END, SCOPE
+from penstock.streams.outputs import Outputs
+from penstock.streams.place import Place
+from penstock.streams.reader import reading
+from penstock.streams.retention import Keeper
+from penstock.streams.rhythm import StreamRhythm
+from penstock.streams.worker import Allowance, StreamWorker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.streams.stream import Stream
+
+_log = logging.getLogger(__name__)
+
+Ending = Literal["ended", "stopped", "left"]
+
+_STEP = 0.2
+_KEEP_EVERY = 2.0
+_LOOK_EVERY = 0.5
+_PATIENCE = 20.0
+
+
+class StreamInstance:
+    """Takes part in a stream until it ends, is stopped by a wish, or `stop` is called."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        place: Place,
+        config: Config,
+        member: str,
+        spark: SparkSession | None = None,
+        listener: Listener = logged,
+    ) -> None:
+        self._stream = stream
+        self._place = place
+        self._config = config
+        self._member = member
+        self._given = spark
+        self._listener = listener
+        self._wanted: registry.Wanted = "running"
+        self._asked = threading.Event()
+        self._over = threading.Event()
+
+    def stop(self) -> None:
+        """Ask it to leave.
+
+        What is committed stays, and the others go on with what it owned. From any thread.
+        """
+        self._asked.set()
+
+    def run(self) -> Ending:
+        """Take part; how it ended. Raises what keeps it from taking part at all."""
+        if self._config.store_password:
+            # The processes that Spark starts to plan reads open the store by themselves.
+            os.environ.setdefault("PENSTOCK_STORE_PASSWORD", self._config.store_password)
+        store, storage = self._place.open()
+        with store, self._session() as spark:
+            check_shared(spark, storage)
+            layout = self._place.layout
+            log = EpochLog(store, storage, layout)
+            ingestion = Ingestion(spark, layout.id, self._stream.sources, storage)
+            outputs = Outputs(
+                spark,
+                store,
+                storage,
+                layout,
+                self._member,
+                self._stream.outputs,
+                reading(spark, self._place, self._stream),
+                self._listener,
+            )
+            ingestion.warm_up()
+            settings = self._config.stream
+            limits = Limits(settings.max_rows, settings.max_bytes, settings.max_seconds)
+            worker = _Worker(
+                self._member,
+                self._stream.sources,
+                ingestion,
+                storage,
+                layout,
+                Allowance(limits, lambda: settings.queue_bytes - log.size()),
+                settings.list_every,
+                self._since,
+                outputs=outputs,
+            )
+            keeper = Keeper(log, age=settings.retain_for, size=settings.retain_bytes)
+            chronicle = Chronicle(worker, lambda: self._node.control.assignment, self._listener)
+            rhythm = StreamRhythm(
+                settings.epoch_every,
+                settings.max_rows,
+                settings.max_bytes,
+                self._goes_on,
+                chronicle.decided,
+            )
+            member = Member(self._member, "", penstock.__version__, role="stream")
+            cluster = replace(self._config.cluster, name=layout.cluster)
+            self._node = Node(
+                store, member, cluster, {SCOPE: worker}, {SCOPE: rhythm}, kept={SCOPE: log.needed}
+            )
+            return self._take_part(store, log, outputs, keeper)
+
+    def _take_part(self, store: Store, log: EpochLog, outputs: Outputs, keeper: Keeper) -> Ending:
+        # Here and not in a thread: an id that is taken is an error of this call.
+        self._node.pulse()
+        self._node.start()
+        self._listener(joined(self._stream.name, self._member))
+        steps: dict[str, tuple[Callable[[], object], float]] = {
+            "wishes": (lambda: self._heed(store), _LOOK_EVERY),
+            "outputs": (lambda: self._run_outputs(outputs, log), _STEP),
+            "keeper": (lambda: self._keep(keeper), _KEEP_EVERY),
+        }
+        threads = [_thread(name, partial(self._repeat, *step)) for name, step in steps.items()]
+        try:
+            while not self._asked.wait(_STEP):
+                if self._wanted == "stopped":
+                    return "stopped"
+                if self._ended and outputs.finished:
+                    return "ended"
+            return "left"
+        finally:
+            self._over.set()
+            for thread in threads:
+                thread.join(_PATIENCE)
+            outputs.release()
+            with suppress(StoreUnavailable):
+                self._node.leave()
+
+    # what the threads do
+
+    def _heed(self, store: Store) -> None:
+        """Look at what people want of the stream."""
+        record = registry.find(store, self._stream.name)
+        if record is None or record.id != self._place.id:
+            raise UsageError(f"stream {self._stream.name} was dropped", hint="start it anew")
+        self._wanted = record.wanted
+
+    def _run_outputs(self, outputs: Outputs, log: EpochLog) -> None:
+        outputs.step(self._node.control.assignment, self._node.session, log.end() if self._ended else None)
+
+    def _keep(self, keeper: Keeper) -> None:
+        if self._node.leadership is not None:
+            keeper.tidy()
+
+    def _repeat(self, step: Callable[[], object], pause: float) -> None:
+        told = ""
+        while not self._over.is_set():
+            try:
+                step()
+                told = ""
+            except StoreUnavailable as error:
+                _log.info("%s", error)
+            except PenstockError as error:
+                if str(error) != told:
+                    self._listener(problem(error.what, code=error.code))
+                told = str(error)
+            except Exception as error:
+                # Without this thread the instance would look alive and do only half of its work.
+                if str(error) != told:
+                    _log.exception("a part of the instance failed and is tried again")
+                told = str(error)
+            self._over.wait(pause)
+
+    # what the parts ask
+
+    @property
+    def _ended(self) -> bool:
+        return self._node.control.scope(SCOPE).watermark == END
+
+    def _goes_on(self) -> bool:
+        return self._wanted == "running" and not self._ended
+
+    def _since(self, known: int) -> Decision | None:
+        """The last committed epoch, if it is later than ``known``."""
+        committed = self._node.room.newest.scope(SCOPE).committed
+        return self._node.records.decision(SCOPE, committed) if committed > known else None
+
+    @contextmanager
+    def _session(self) -> Iterator[SparkSession]:
+        if self._given is not None:
+            yield self._given
+            return
+        name = f"penstock {self._stream.name} {self._member}"
+        spark = session.start(self._config.spark, app_name=name)
+        try:
+            yield spark
+        finally:
+            spark.stop()
+
+
+class _Worker(StreamWorker):
+    """A worker whose outputs stop with it when the instance is fenced."""
+
+    def __init__(self, *arguments: object, outputs: Outputs) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self._outputs = outputs
+
+    def fenced(self) -> None:
+        self._outputs.fence()
+        super().fenced()
+
+
+def _thread(name: str, target: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=target, name=f"penstock-{name}", daemon=True)
+    thread.start()
+    return thread

@@ -1,0 +1,242 @@
+"""From what a poll brings to rows in the queue: fitted to the table, with event time, late ones apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import PenstockError, SourceFailed, TypeMismatch
+from penstock.spark.fitting import fit
+from penstock.storage import Storage
+from penstock.streams.model import RowFile
+
+if TYPE_CHECKING:
+    from penstock.sources.base import Rows
+    from penstock.streams.stream import SourceSpec, Timestamps
+
+_GATHER_ROWS = 1 << 16
+_GATHER_BYTES = 16 << 20
+
+
+class Intake:
+    """Takes in the rows of one task and writes them to queue files, one for each source and lateness.
+
+    ``thresholds`` are by source the event time, in microseconds, below which a row is late. Files are
+    complete when the block ends without an error, and are gone otherwise.
+    """
+
+    def __init__(
+        self, storage: Storage, prefix: str, codec: str | None, thresholds: Mapping[str, int]
+    ) -> None:
+        self._storage = storage
+        self._prefix = prefix
+        self._codec = codec
+        self._thresholds = thresholds
+        self._stack = ExitStack()
+        self._files: dict[tuple[str, bool], _QueueFile] = {}
+        self._dropped: dict[str, int] = {}
+        self.rows = 0
+        self.bytes = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            try:
+                for file in self._files.values():
+                    file.flush()
+                    file.end()
+            except BaseException as failed:
+                self._stack.__exit__(type(failed), failed, failed.__traceback__)
+                raise
+        self._stack.__exit__(kind, error, trace)
+
+    @property
+    def written(self) -> list[RowFile]:
+        """The files, once the block has ended."""
+        return [file.described() for file in self._files.values()]
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """How many late rows were counted and not kept, by source."""
+        return self._dropped
+
+    def take(self, spec: SourceSpec, part: str, brought: Rows) -> int:
+        """Take in what a poll brought, and how many rows that were."""
+        batch = _as_batch(spec, part, brought)
+        if batch is None:
+            return 0
+        count: int = batch.num_rows
+        self.rows += count
+        self.bytes += batch.nbytes
+        if spec.timestamps is None:
+            self._file(spec, False).add(batch)
+            return count
+        times = event_times(batch, spec.timestamps)
+        late = self._late(spec, batch, times)
+        if late is not None:
+            self._put_aside(spec, spec.timestamps, batch.filter(late))
+            on_time = pc.invert(late)
+            batch, times = batch.filter(on_time), times.filter(on_time)
+        if batch.num_rows:
+            self._file(spec, False).add(batch, pc.max(times).as_py())
+        return count
+
+    def _late(self, spec: SourceSpec, batch: pa.RecordBatch, times: pa.Array) -> pa.Array | None:
+        """Which rows are late; None if no row is."""
+        threshold = self._thresholds.get(spec.name)
+        if threshold is None or not batch.num_rows or pc.min(times).as_py() >= threshold:
+            return None
+        return pc.less(times, threshold)
+
+    def _put_aside(self, spec: SourceSpec, timestamps: Timestamps, late: pa.RecordBatch) -> None:
+        if timestamps.late == "keep":
+            self._file(spec, True).add(late)
+        else:
+            self._dropped[spec.name] = self._dropped.get(spec.name, 0) + late.num_rows
+
+    def _file(self, spec: SourceSpec, late: bool) -> _QueueFile:
+        key = spec.name, late
+        if key not in self._files:
+            path = f"{self._prefix}-{spec.name}{'-late' if late else ''}.arrow"
+            sink = self._stack.enter_context(self._storage.create(path))
+            self._files[key] = _QueueFile(spec.name, late, path, sink, queue_schema(spec), self._codec)
+        return self._files[key]
+
+
+class _QueueFile:
+    """One Arrow IPC file on its way. Small polls are gathered: readers pay for every batch."""
+
+    def __init__(
+        self, source: str, late: bool, path: str, sink: Any, schema: pa.Schema, codec: str | None
+    ) -> None:
+        self._source = source
+        self._late = late
+        self._path = path
+        self._sink = sink
+        options = pa.ipc.IpcWriteOptions(compression=codec)
+        self._writer = pa.ipc.new_file(pa.PythonFile(sink, mode="w"), schema, options=options)
+        self._gathered: list[pa.RecordBatch] = []
+        self._waiting_rows = 0
+        self._waiting_bytes = 0
+        self._rows = 0
+        self._newest: int | None = None
+
+    def add(self, batch: pa.RecordBatch, newest: int | None = None) -> None:
+        self._gathered.append(batch)
+        self._rows += batch.num_rows
+        self._waiting_rows += batch.num_rows
+        self._waiting_bytes += batch.nbytes
+        if newest is not None:
+            self._newest = newest if self._newest is None else max(self._newest, newest)
+        if self._waiting_rows >= _GATHER_ROWS or self._waiting_bytes >= _GATHER_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._gathered:
+            for batch in pa.Table.from_batches(self._gathered).combine_chunks().to_batches():
+                self._writer.write_batch(batch)
+        self._gathered, self._waiting_rows, self._waiting_bytes = [], 0, 0
+
+    def end(self) -> None:
+        self._writer.close()
+
+    def described(self) -> RowFile:
+        return RowFile(self._source, self._sink.record(self._path, self._rows), self._late, self._newest)
+
+
+def queue_schema(spec: SourceSpec) -> pa.Schema:
+    """The columns that the queue holds of a source.
+
+    What it brings, and the event time if that is computed.
+    """
+    table, timestamps = spec.source.table, spec.timestamps
+    if timestamps is None or timestamps.extract is None:
+        return table.input_schema()
+    brought = {field.name for field in table.input_schema()}
+    return table.arrow_schema(brought | {timestamps.field})
+
+
+def event_times(batch: pa.RecordBatch, timestamps: Timestamps) -> pa.Array:
+    """The event time of each row, in microseconds."""
+    column = batch.column(timestamps.field)
+    unit = pa.timestamp("us", column.type.tz)
+    return column.cast(unit).cast(pa.int64())
+
+
+def _as_batch(spec: SourceSpec, part: str, brought: Rows) -> pa.RecordBatch | None:
+    """What a poll brought, with the columns of the queue; None for nothing."""
+    if brought is None:
+        return None
+    where = f"source {spec.name}, part {part!r}"
+    schema = spec.source.table.input_schema()
+    rows = brought if isinstance(brought, pa.RecordBatch) else _from_rows(where, brought, schema)
+    if not rows.num_rows:
+        return None
+    missing = [name for name in schema.names if name not in rows.schema.names]
+    unknown = [name for name in rows.schema.names if name not in schema.names]
+    if missing or unknown:
+        raise _misfit(where, missing, unknown)
+    try:
+        batch = fit(spec.source.table.__table_name__, rows, schema)
+    except PenstockError as error:
+        raise type(error)(f"{where}: {error.what}", hint="poll must bring what the table declares") from error
+    return _with_event_time(where, spec, batch)
+
+
+def _from_rows(where: str, rows: Any, schema: pa.Schema) -> pa.RecordBatch:
+    if not isinstance(rows, Sequence) or isinstance(rows, str | bytes):
+        raise SourceFailed(
+            f"{where}: poll returned {type(rows).__name__}",
+            hint="return a record batch, a list of dictionaries, or None",
+        )
+    known = set(schema.names)
+    for row in rows:
+        if not isinstance(row, Mapping):
+            raise SourceFailed(
+                f"{where}: poll returned a row of type {type(row).__name__}",
+                hint="a row is a dictionary by field",
+            )
+        if row.keys() != known and (unknown := [name for name in row if name not in known]):
+            raise _misfit(where, [], unknown)
+    try:
+        return pa.RecordBatch.from_pylist(
+            list(rows), schema=pa.schema([f.with_nullable(True) for f in schema])
+        )
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, OverflowError) as error:
+        raise TypeMismatch(
+            f"{where}: poll returned a row that does not fit its table: {error}",
+            hint="poll must bring what the table declares",
+        ) from error
+
+
+def _misfit(where: str, missing: Iterable[str], unknown: Iterable[str]) -> SourceFailed:
+    parts = [f"has no {', '.join(missing)}"] if missing else []
+    parts += [f"has {', '.join(map(repr, unknown))}, which the table does not"] if unknown else []
+    return SourceFailed(
+        f"{where}: what poll returned {' and '.join(parts)}",
+        hint="poll must bring the fields that the table declares and are not derived",
+    )
+
+
+def _with_event_time(where: str, spec: SourceSpec, batch: pa.RecordBatch) -> pa.RecordBatch:
+    timestamps = spec.timestamps
+    if timestamps is None or timestamps.extract is None:
+        return batch
+    made = timestamps.extract(batch)
+    if len(made) != batch.num_rows:
+        raise SourceFailed(
+            f"{where}: the function for the event time returned {len(made)} values for {batch.num_rows} rows"
+        )
+    schema = queue_schema(spec)
+    columns = {name: batch.column(name) for name in batch.schema.names} | {timestamps.field: made}
+    extended = pa.RecordBatch.from_pydict({name: columns[name] for name in schema.names})
+    return fit(spec.source.table.__table_name__, extended, schema)

@@ -1,0 +1,345 @@
+"""Looking at a stream from outside, without taking part: what its record, cluster, log and outputs say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from penstock.cluster import codec, sight
+from penstock.cluster.assignment import part_owner
+from penstock.cluster.keys import Keys
+from penstock.cluster.model import Control, Decision, Kind, Outcome, Snapshot
+from penstock.cluster.observer import Observer
+from penstock.cluster.records import Records
+from penstock.cluster.room import Room
+from penstock.cluster.roster import Roster
+from penstock.cluster.sight import Sight
+from penstock.config import ClusterConfig, StreamConfig
+from penstock.errors import CorruptFile, EpochGone, UsageError
+from penstock.storage import Storage
+from penstock.store.base import Store
+from penstock.streams import registry
+from penstock.streams.claims import Claims, OutputClaim
+from penstock.streams.log import EpochLog, View
+from penstock.streams.model import END, SCOPE, Brought, PartName, PartState, Standing
+from penstock.streams.registry import StreamRecord
+from penstock.streams.supervisors import Supervisors
+from penstock.streams.views import (
+    Facts,
+    InstanceView,
+    OutputView,
+    RescaleView,
+    SourceView,
+    StreamView,
+    SupervisorView,
+    judge,
+)
+
+_RECENT = 20
+_EPOCH_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+
+Parts = Mapping[PartName, PartState]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What was read of a stream at one look."""
+
+    record: StreamRecord
+    seen: Sight
+    view: View
+    decided: tuple[Decision, ...]
+    """The newest decisions, oldest first."""
+    parts: Parts
+    newest: Mapping[str, int]
+    claims: Mapping[str, OutputClaim]
+
+
+class StreamObserver:
+    """Looks at the stream of a name. Raises `UsageError` when there is none."""
+
+    def __init__(
+        self, store: Store, storage: Storage, name: str, cluster: ClusterConfig, settings: StreamConfig
+    ) -> None:
+        self._store = store
+        self._storage = storage
+        self._name = name
+        self._settings = settings
+        self._cluster = cluster
+        self._id = ""
+        self._open(registry.load(store, name))
+
+    @property
+    def prefix(self) -> str:
+        """What changes under here is worth a look."""
+        return self._keys.root
+
+    def look(self) -> StreamView:
+        """The stream as it is now."""
+        record = registry.load(self._store, self._name)
+        if record.id != self._id:
+            self._open(record)
+        return self._show(self._read(record))
+
+    def is_at_rest(self) -> bool:
+        """Whether no epoch is open."""
+        return self._room.read().scope(SCOPE).open is None
+
+    def _open(self, record: StreamRecord) -> None:
+        layout = record.layout
+        self._id = record.id
+        self._keys = Keys(layout.cluster)
+        self._room = Room(self._store, self._keys)
+        self._records = Records(self._store, self._keys)
+        self._observer = Observer(self._store, replace(self._cluster, name=layout.cluster))
+        self._log = EpochLog(self._store, self._storage, layout)
+        self._claims = Claims(self._store, layout)
+        self._supervisors = Supervisors(self._store, layout)
+
+    # reading
+
+    def _read(self, record: StreamRecord) -> Moment:
+        seen = self._sight()
+        decision = self._records.decision(SCOPE, seen.control.scope(SCOPE).committed)
+        standings = [Standing.decode(text) for text in decision.frontiers.values()] if decision else []
+        return Moment(
+            record,
+            seen,
+            self._log.view(),
+            self._decided(seen.control),
+            self._parts(standings),
+            _newest(standings),
+            {name: self._claims.read(name) for name in outputs_of(record)},
+        )
+
+    def _sight(self) -> Sight:
+        try:
+            return self._observer.look()
+        except UsageError:
+            # Nobody has led yet: whoever is there has just come.
+            members = tuple(Roster(self._store, self._keys).live())
+            return Sight(Control(), members, frozenset(member.session for member in members))
+
+    def _decided(self, control: Control) -> tuple[Decision, ...]:
+        since = max(0, control.scope(SCOPE).next - 1 - _RECENT)
+        documents = self._store.list(self._keys.epochs(SCOPE), self._keys.epoch(SCOPE, since))
+        return tuple(codec.decode_decision(each.key, each.value) for each in documents)
+
+    def _parts(self, standings: Sequence[Standing]) -> Parts:
+        """Every part that is known, and where it stands."""
+        found: dict[PartName, PartState] = {}
+        for standing in standings:
+            listing = self._file(standing.listing)
+            for source, parts in listing.get("sources", {}).items():
+                for part in parts:
+                    found.setdefault(PartName(source, part), PartState())
+        for standing in standings:
+            for text, (state, finished) in self._file(standing.states).get("parts", {}).items():
+                found[PartName.parse(text)] = PartState(state, finished)
+        return found
+
+    def _file(self, pointer: Any) -> dict[str, Any]:
+        """What a pointer points to; nothing if that was swept since: a later look finds the next."""
+        if pointer is None:
+            return {}
+        try:
+            read: dict[str, Any] = pointer.read(self._storage)
+        except CorruptFile:
+            return {}
+        return read
+
+    # showing
+
+    def _show(self, now: Moment) -> StreamView:
+        leader = sight.leading(now.seen)
+        recent = now.decided
+        supervisors = tuple(
+            SupervisorView(each.id, each.host, each.pid, each.instances) for each in self._supervisors.live()
+        )
+        size, cap = now.view.size, self._settings.queue_bytes
+        return StreamView(
+            name=now.record.name,
+            id=now.record.id,
+            state=judge(self._facts(now, supervised=bool(supervisors))),
+            wanted=now.record.wanted,
+            reason=_failure(now),
+            created=now.record.created,
+            epoch=now.view.committed,
+            oldest=now.view.floor,
+            rows=_rows(now.view),
+            bytes=size,
+            late=sum(each.late for decision in recent for each in _brought(decision)),
+            speed=speed(recent),
+            queue=size / cap,
+            queue_bytes=cap,
+            instances_wanted=now.record.instances,
+            leader=leader.member if leader else None,
+            instances=_instances(now, leader.member if leader else None),
+            supervisors=supervisors,
+            sources=_sources(now),
+            outputs=tuple(self._output(now, name) for name in outputs_of(now.record)),
+            rescale=self._rescale(now),
+        )
+
+    def _facts(self, now: Moment, *, supervised: bool) -> Facts:
+        scope = now.seen.control.scope(SCOPE)
+        finished = all(claim.finished for claim in now.claims.values())
+        return Facts(
+            wanted=now.record.wanted,
+            alive=sum(member.serves for member in now.seen.live),
+            supervised=supervised,
+            committed=scope.committed,
+            aborted=scope.aborted[-1] if scope.aborted else 0,
+            ended=scope.watermark == END and finished,
+        )
+
+    def _output(self, now: Moment, name: str) -> OutputView:
+        claim, described = now.claims[name], outputs_of(now.record)[name]
+        try:
+            waiting = self._log.entries(max(claim.epoch, now.view.floor - 1))
+        except EpochGone:
+            waiting = []  # it was let go between the two readings
+        alive = claim.session in self._store.alive([claim.session]) if claim.session else False
+        return OutputView(
+            name=name,
+            owner=claim.member if alive else None,
+            batch=claim.batch if claim.batch >= 0 else None,
+            epoch=claim.epoch,
+            behind_epochs=len(waiting),
+            behind_rows=sum(epoch.rows for epoch in waiting),
+            finished=claim.finished,
+            problem=claim.problem,
+            sink={k: str(v) for k, v in described.get("sink", {}).items() if k != "exactly_once"},
+            exactly_once=described.get("exactly_once", described.get("sink", {}).get("exactly_once")),
+        )
+
+    def _rescale(self, now: Moment) -> RescaleView | None:
+        current = now.seen.control.assignment
+        if current.version < 2:
+            return None
+        before = next((s for s in self._records.assignments() if s.version == current.version - 1), None)
+        return RescaleView(
+            current.version,
+            tuple(seat.member for seat in current.seats),
+            moved(before, current, now.parts),
+            pause(now.decided, current.version),
+        )
+
+
+def has_ended(store: Store, record: StreamRecord) -> bool:
+    """Whether all parts of a stream have finished and every output has taken everything in."""
+    scope = Room(store, Keys(record.layout.cluster)).read().scope(SCOPE)
+    claims = Claims(store, record.layout)
+    return scope.watermark == END and all(claims.read(name).finished for name in outputs_of(record))
+
+
+def outputs_of(record: StreamRecord) -> Mapping[str, Any]:
+    """The outputs that the definition of a stream describes, by name."""
+    found: Mapping[str, Any] = record.definition.get("outputs", {})
+    return found
+
+
+def speed(decided: Sequence[Decision]) -> float | None:
+    """Rows for each second over committed epochs; None while there are too few of them."""
+    committed = [each for each in decided if each.outcome is Outcome.COMMIT]
+    times = [_time(each.at) for each in committed]
+    if len(committed) < 2 or times[0] is None or times[-1] is None or times[-1] <= times[0]:
+        return None
+    rows = sum(brought.rows for decision in committed[1:] for brought in _brought(decision))
+    return rows / (times[-1] - times[0]).total_seconds()
+
+
+def pause(decided: Sequence[Decision], version: int) -> float | None:
+    """Seconds between the last ordinary commit before an assignment and the first one under it."""
+    ordinary = [d for d in decided if d.outcome is Outcome.COMMIT and d.kind is Kind.EPOCH]
+    before = [_time(each.at) for each in ordinary if each.assignment < version]
+    after = [_time(each.at) for each in ordinary if each.assignment >= version]
+    if not before or not after or before[-1] is None or after[0] is None:
+        return None
+    return max(0.0, (after[0] - before[-1]).total_seconds())
+
+
+def moved(before: Snapshot | None, after: Snapshot, parts: Parts) -> float | None:
+    """The share of the parts that have another owner than before."""
+    if before is None or not before.seats or not after.seats or not parts:
+        return None
+    changed = sum(
+        part_owner(before.seats, name.source, name.part) != part_owner(after.seats, name.source, name.part)
+        for name in parts
+    )
+    return changed / len(parts)
+
+
+def _instances(now: Moment, leader: str | None) -> tuple[InstanceView, ...]:
+    seats = now.seen.control.assignment.seats
+    owned: Counter[str] = Counter()
+    finished: Counter[str] = Counter()
+    for name, known in now.parts.items() if seats else ():
+        owner = part_owner(seats, name.source, name.part)
+        owned[owner] += 1
+        finished[owner] += known.finished
+    return tuple(
+        InstanceView(
+            member.id, now.seen.state(member), member.id == leader, owned[member.id], finished[member.id]
+        )
+        for member in now.seen.members
+    )
+
+
+def _sources(now: Moment) -> tuple[SourceView, ...]:
+    names = sorted({*now.record.definition.get("sources", {}), *(name.source for name in now.parts)})
+    found = []
+    for source in names:
+        parts = [known for name, known in now.parts.items() if name.source == source]
+        newest = _event_time(now.newest.get(source))
+        found.append(
+            SourceView(
+                source,
+                len(parts),
+                sum(known.finished for known in parts),
+                newest.isoformat() if newest else None,
+                (datetime.now(UTC) - newest).total_seconds() if newest else None,
+            )
+        )
+    return tuple(found)
+
+
+def _failure(now: Moment) -> str:
+    """Why the newest epoch was given up, if none was committed since."""
+    last = now.decided[-1] if now.decided else None
+    return last.reason if last is not None and last.outcome is Outcome.ABORT else ""
+
+
+def _rows(view: View) -> int:
+    in_log = sum(segment.rows for segment in view.document.segments)
+    return in_log + sum(epoch.rows for epoch in view.tail.epochs)
+
+
+def _brought(decision: Decision) -> list[Brought]:
+    return [Brought.decode(text) for text in decision.files]
+
+
+def _newest(standings: Sequence[Standing]) -> dict[str, int]:
+    newest: dict[str, int] = {}
+    for standing in standings:
+        for source, value in standing.newest.items():
+            newest[source] = max(value, newest.get(source, value))
+    return newest
+
+
+def _event_time(microseconds: int | None) -> datetime | None:
+    """None also for a time that no calendar has."""
+    try:
+        return None if microseconds is None else _EPOCH_TIME + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return None
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None

@@ -1,0 +1,124 @@
+"""The options of the Spark source ``penstock``: texts by name, as Spark hands them on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import UsageError
+from penstock.streams.place import Place
+from penstock.streams.rows import Wanted
+from penstock.streams.schemas import arrow_schema, check_event_time
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+ROWS_PER_BATCH = 10_000_000
+EPOCHS_PER_BATCH = 1_000
+WAIT = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What to read of which stream, and how.
+
+    ``reader`` names a reader whose position is kept, so that nothing goes that it still needs. ``event_time``
+    asks for the row at the end of the stream (see `penstock.streams.schemas.END_OF_TIME`). ``ranges`` is a
+    local file that tells the epochs of the newest batch. ``rows`` and ``epochs`` bound a batch; one epoch is
+    always taken as a whole. ``wait`` is how many seconds an idle source waits for the next epoch before it
+    says that there is none: in a query over several sources, they wait one after the other.
+    """
+
+    place: Place
+    source: str
+    late: bool = False
+    event_time: str | None = None
+    reader: str | None = None
+    ranges: str | None = None
+    tasks: int = 4
+    rows: int = ROWS_PER_BATCH
+    epochs: int = EPOCHS_PER_BATCH
+    wait: float = WAIT
+    at_epoch: int | None = None
+    hold_for: float = 600.0
+
+    def to_options(self) -> dict[str, str]:
+        """As Spark takes them."""
+        given = {name: getattr(self, field) for name, (field, _) in _OPTIONS.items()}
+        texts = {name: str(value) for name, value in given.items() if value is not None}
+        return texts | {"place": self.place.encode()}
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> ReadOptions:
+        """What the options say; `UsageError` names the one that is unknown, missing or wrong."""
+        known = {name.lower(): name for name in _OPTIONS}
+        given: dict[str, Any] = {}
+        for key, text in options.items():
+            name = known.get(key.lower())
+            if name is None and key.lower() not in _OTHERS:
+                raise UsageError(f"unknown option {key}", hint=f"options: {', '.join([*_OPTIONS, *_OTHERS])}")
+            if name is not None:
+                field, parse = _OPTIONS[name]
+                given[field] = _parsed(name, text, parse)
+        if missing := {"place", "source"} - given.keys():
+            raise UsageError(f"option {min(missing)} is missing")
+        return cls(**given)
+
+    def wanted(self, schema: StructType) -> Wanted:
+        return Wanted(self.source, tuple(schema.names), self.late)
+
+    def arrow(self, schema: StructType) -> pa.Schema:
+        """The schema of the batches."""
+        found = arrow_schema(schema)
+        if self.event_time is not None:
+            check_event_time(found, self.event_time)
+        return found
+
+
+def columns_of(options: Mapping[str, str]) -> list[str] | None:
+    """The option ``columns``: names with commas between them, or a list in JSON."""
+    text = options.get("columns")
+    if text is None:
+        return None
+    if text.lstrip().startswith("["):
+        return [str(name) for name in json.loads(text)]
+    return [name.strip() for name in text.split(",")]
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("must be true or false")
+    return text.lower() == "true"
+
+
+def _count(text: str) -> int:
+    if (value := int(text)) < 1:
+        raise ValueError("must be at least 1")
+    return value
+
+
+def _parsed(name: str, text: str, parse: Callable[[str], Any]) -> Any:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise UsageError(f"option {name} = {text[:100]!r}: {error}") from None
+
+
+_OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "place": ("place", Place.decode),
+    "source": ("source", str),
+    "late": ("late", _flag),
+    "eventTime": ("event_time", str),
+    "reader": ("reader", str),
+    "ranges": ("ranges", str),
+    "tasks": ("tasks", _count),
+    "rowsPerBatch": ("rows", _count),
+    "epochsPerBatch": ("epochs", _count),
+    "wait": ("wait", float),
+    "atEpoch": ("at_epoch", int),
+    "holdFor": ("hold_for", float),
+}
+_OTHERS = ("schema", "columns")

@@ -1,0 +1,304 @@
+"""Committed epochs as the Spark source ``penstock``: a stream whose offset is the epoch, and a batch table.
+
+Spark calls the stream's reader in a Python process of its own beside the driver, and reads partitions in its
+workers. Nothing that is not committed is ever planned.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from penstock.errors import UsageError
+from penstock.spark.faults import carried
+from penstock.spark.fitting import fit
+from penstock.spark.flow import Batches
+from penstock.spark.session import parallelism
+from penstock.storage import Storage
+from penstock.streams import schemas
+from penstock.streams.holds import Holds
+from penstock.streams.log import EpochLog
+from penstock.streams.model import Epoch, RowFile
+from penstock.streams.options import ReadOptions, columns_of
+from penstock.streams.place import Opened, Place
+from penstock.streams.rows import Slice, balanced
+from penstock.streams.tabular import cut_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from penstock.streams.stream import Stream
+
+NAME = "penstock"
+
+Offset = dict[str, int]
+
+
+class EpochSource(DataSource):
+    """The source. Its options are those of `ReadOptions`, and ``schema`` (JSON or DDL) and ``columns``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> StructType | str:
+        with carried("source penstock"):
+            ReadOptions.parse(self.options)
+            text = self.options.get("schema")
+            if text is None:
+                raise UsageError(
+                    "option schema is missing", hint="give it as DDL, such as 'id bigint NOT NULL'"
+                )
+            return schemas.decode(text, columns_of(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        with carried("source penstock"):
+            return EpochBatchReader(ReadOptions.parse(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        with carried("source penstock"):
+            return EpochStreamReader(ReadOptions.parse(self.options), schema)
+
+
+class Files(InputPartition):
+    """Row files that one task reads."""
+
+    def __init__(self, files: Sequence[RowFile]) -> None:
+        self.files = files
+
+
+class Epochs(InputPartition):
+    """Epochs that one task reads."""
+
+    def __init__(self, epochs: Slice) -> None:
+        self.epochs = epochs
+
+
+class End(InputPartition):
+    """The row that says that the stream has ended."""
+
+    def __init__(self) -> None:
+        """Nothing needs to be said about it."""
+
+
+class _Reading:
+    """What both readers do in Spark's workers. It is pickled, and opens nothing."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._wanted = options.wanted(schema)
+        self._schema = options.arrow(schema)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        with carried("reading a stream"):
+            for batch in self._batches(partition, Storage(self._options.place.storage)):
+                yield fit(self._options.source, batch, self._schema)
+
+    def _batches(self, partition: InputPartition, storage: Storage) -> Batches:
+        if isinstance(partition, Files):
+            return self._wanted.batches(storage, partition.files)
+        if isinstance(partition, Epochs):
+            return partition.epochs.batches(storage, self._wanted)
+        if isinstance(partition, End):
+            return iter([schemas.end_row(self._schema, str(self._options.event_time))])
+        return iter(())  # what Spark makes up where there is no partition
+
+
+class EpochBatchReader(_Reading, DataSourceReader):
+    """The retained epochs up to ``atEpoch``, or the newest one, as a table."""
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self._options
+        with carried("reading a stream"), options.place.open() as (store, storage):
+            log = EpochLog(store, storage, options.place.layout)
+            # Nobody says when the query ends, so that the hold lasts for a time.
+            Holds(log).hold_for(store.session(options.hold_for), "a batch read")
+            return [Epochs(each) for each in cut_table(log, options.at_epoch, options.tasks)]
+
+
+class EpochStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Committed epochs from an offset on. An offset ``{"epoch": n}`` means everything up to epoch n."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._desk: _Desk | None = None
+        self._last: int | None = None
+        self._newest = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_desk": None}
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        with carried("reading a stream"):
+            return {"epoch": self._opened().begin_at_floor()}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self._options.rows)
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        with carried("reading a stream"):
+            desk, after = self._opened(), start["epoch"]
+            desk.begin(after)
+            if self._last is not None and after >= self._last:
+                return start
+            newest = desk.log.wait(after, 0.0 if self._last is not None else self._options.wait)
+            if newest is None:
+                return start
+            self._newest = newest
+            if self._last is not None:
+                newest = min(newest, self._last)
+            if isinstance(limit, ReadAllAvailable):
+                return {"epoch": newest}
+            rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.rows
+            return {"epoch": min(newest, desk.log.read_on(after, _within(rows, self._options.epochs, after)))}
+
+    def reportLatestOffset(self) -> Offset | None:  # noqa: N802
+        return {"epoch": self._newest} if self._newest else None
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        with carried("reading a stream"):
+            self._last = self._opened().log.view().newest
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        with carried("reading a stream"):
+            desk = self._opened()
+            epochs = desk.log.entries(start["epoch"], end["epoch"])
+            files = self._wanted.files(desk.storage, (b for epoch in epochs for b in epoch.brought))
+            planned: list[InputPartition] = [Files(some) for some in balanced(files, self._options.tasks)]
+            final = any(epoch.ended for epoch in epochs)
+            if final and self._options.event_time is not None:
+                planned.append(End())
+            self._tell(start, end, final)
+            return planned
+
+    def commit(self, end: Offset) -> None:
+        with carried("reading a stream"):
+            self._opened().advance(end["epoch"])
+
+    def stop(self) -> None:
+        if self._desk is not None:
+            self._desk.close()
+            self._desk = None
+
+    def _opened(self) -> _Desk:
+        if self._desk is None:
+            self._desk = _Desk(self._options)
+        return self._desk
+
+    def _tell(self, start: Offset, end: Offset, final: bool) -> None:
+        """Write down which epochs the batch takes in, for whoever gets the batch."""
+        if self._options.ranges is None:
+            return
+        path = Path(self._options.ranges)
+        beside = path.with_name(f".{path.name}.{os.getpid()}")
+        beside.write_text(json.dumps({"start": start["epoch"], "end": end["epoch"], "final": final}))
+        beside.replace(path)
+
+
+class _Desk:
+    """A stream that is open in the process beside the driver, and the position of a named reader."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._opened: Opened = options.place.open()
+        self.storage = self._opened.storage
+        self.log = EpochLog(self._opened.store, self.storage, options.place.layout)
+        self._holds = Holds(self.log)
+        self._reader = options.reader
+        self._begun = False
+
+    def begin_at_floor(self) -> int:
+        """Where to begin: before the oldest epoch that is retained."""
+        if self._reader is None:
+            return self.log.floor - 1
+        return self._holds.begin_at_floor(self._reader)
+
+    def begin(self, epoch: int) -> None:
+        if self._reader is not None and not self._begun:
+            self._holds.begin(self._reader, epoch)
+        self._begun = True
+
+    def advance(self, epoch: int) -> None:
+        if self._reader is not None:
+            self._holds.advance(self._reader, epoch)
+
+    def close(self) -> None:
+        self._opened.store.close()
+
+
+def _within(rows: int, epochs: int, after: int) -> Callable[[Iterator[Epoch]], int]:
+    """Up to where to read on, within limits; the first epoch is taken whatever its size."""
+
+    def last(found: Iterator[Epoch]) -> int:
+        left, reached = rows, after
+        for count, epoch in enumerate(found):
+            left -= epoch.rows
+            if count and (left < 0 or count >= epochs):
+                break
+            reached = epoch.number
+        return reached
+
+    return last
+
+
+def read_stream(
+    spark: SparkSession,
+    place: Place,
+    source: str,
+    *,
+    schema: pa.Schema,
+    columns: Sequence[str] | None = None,
+    tasks: int | None = None,
+    **options: Any,
+) -> DataFrame:
+    """The committed rows of a source as a streaming DataFrame.
+
+    ``options`` are further fields of `ReadOptions`: ``late``, ``event_time``, ``reader``, ``ranges``,
+    ``rows``, ``epochs``, ``wait``.
+    """
+    spark.dataSource.register(EpochSource)
+    told = ReadOptions(place, source, tasks=tasks or 2 * parallelism(spark), **options).to_options()
+    stream = spark.readStream.format(NAME).options(**told).option("schema", schemas.encode(schema))
+    return (stream.option("columns", json.dumps(list(columns))) if columns is not None else stream).load()
+
+
+def reading(
+    spark: SparkSession, place: Place, stream: Stream
+) -> Callable[[str, Path], Callable[[str, bool], DataFrame]]:
+    """For each output of a stream and a folder, the function that reads a source, on time or late.
+
+    The output's position is kept under its name, and the ranges of its batches are told in the folder.
+    """
+    from penstock.streams.intake import queue_schema
+
+    def for_output(output: str, folder: Path) -> Callable[[str, bool], DataFrame]:
+        def read(source: str, late: bool) -> DataFrame:
+            spec = stream.sources[source]
+            name = f"{source}.late" if late else source
+            timestamps = None if late else spec.timestamps
+            return read_stream(
+                spark,
+                place,
+                source,
+                schema=queue_schema(spec),
+                late=late,
+                event_time=timestamps.field if timestamps else None,
+                reader=f"{output}.{name}",
+                ranges=str(folder / f"{name}.json"),
+            )
+
+        return read
+
+    return for_output

@@ -1,0 +1,261 @@
+"""Streams in the store: the record of what a stream is, and of what people want of it."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import EllipsisType
+from typing import Any, Literal
+
+from penstock.cluster.keys import Keys
+from penstock.cluster.roster import Roster
+from penstock.errors import StreamError, StreamMismatch, UsageError
+from penstock.names import RULE, is_name
+from penstock.stamps import wall_clock
+from penstock.storage import Storage
+from penstock.store.base import Document, Store
+from penstock.streams.changes import Change, changes
+from penstock.streams.layout import DOCUMENTS, Layout, document
+from penstock.streams.supervisors import Supervisors
+
+FORMAT = 1
+
+Wanted = Literal["running", "suspended", "stopped"]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRecord:
+    """What a stream is, and what people want of it; its progress is in its cluster and its log."""
+
+    name: str
+    id: str
+    """Tells this stream from an earlier one of the same name that was dropped."""
+    definition: Mapping[str, Any]
+    created: str
+    wanted: Wanted = "running"
+    instances: int | None = None
+    """How many there should be in all; None where each supervisor runs as many as it was started with."""
+    requests: int = 0
+    """Grows with every change of what is wanted."""
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.name, self.id)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "stream": self.name,
+            "id": self.id,
+            "definition": self.definition,
+            "created": self.created,
+            "wanted": self.wanted,
+            "instances": self.instances,
+            "requests": self.requests,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> StreamRecord:
+        if value.get("format") != FORMAT:
+            raise StreamError(
+                f"stream {value.get('stream')!r} has format {value.get('format')}, expected {FORMAT}",
+                hint="it was made by another version of Penstock: run it with that one",
+            )
+        return cls(
+            name=value["stream"],
+            id=value["id"],
+            definition=value["definition"],
+            created=value["created"],
+            wanted=value["wanted"],
+            instances=value["instances"],
+            requests=value["requests"],
+        )
+
+
+def check_name(name: str) -> str:
+    if not is_name(name):
+        raise UsageError(f"{name!r} is not a name for a stream", hint=RULE)
+    return name
+
+
+def find(store: Store, name: str) -> StreamRecord | None:
+    found = store.get(document(check_name(name)))
+    return _decode(found) if found else None
+
+
+def load(store: Store, name: str) -> StreamRecord:
+    record = find(store, name)
+    if record is None:
+        raise _unknown(store, name)
+    return record
+
+
+def every(store: Store) -> list[StreamRecord]:
+    """All streams, by name."""
+    documents = store.scan(DOCUMENTS)
+    return [_decode(each) for each in documents if each.key.count("/") == 2 and each.key.endswith("/stream")]
+
+
+def names(store: Store) -> list[str]:
+    return [record.name for record in every(store)]
+
+
+def open_stream(
+    store: Store, stream_name: str, description: Mapping[str, Any], accept_changes: bool = False
+) -> StreamRecord:
+    """The stream of this name, made if there is none.
+
+    One that was defined otherwise is refused with `StreamMismatch`, which says what differs. With
+    ``accept_changes`` it goes on under the new definition, if its committed rows still fit and nobody runs
+    the old one.
+    """
+    key, definition = document(check_name(stream_name)), _as_stored(description)
+    while True:
+        found = store.get(key)
+        if found is None:
+            record = StreamRecord(stream_name, secrets.token_hex(4), definition, wall_clock("seconds"))
+            if store.cas(key, 0, _encode(record)) is not None:
+                return record
+            continue
+        record = _decode(found)
+        differences = changes(record.definition, definition)
+        if not differences:
+            return record
+        _check_acceptable(store, record, differences, accept_changes)
+        accepted = replace(record, definition=definition)
+        if store.cas(key, found.version, _encode(accepted)) is not None:
+            return accepted
+
+
+def check_current(store: Store, name: str, stream_id: str, description: Mapping[str, Any]) -> StreamRecord:
+    """The record of a stream that goes on, or why an instance with this definition cannot take part in it."""
+    record = find(store, name)
+    if record is None or record.id != stream_id:
+        raise removed(name)
+    if differences := changes(record.definition, _as_stored(description)):
+        raise StreamMismatch(
+            f"stream {name!r} runs with another definition than the file has now: {_listed(differences)}",
+            left="the stream is as it was",
+            hint=f"penstock stream stop {name} --wait, then start it again with --accept-changes",
+        )
+    return record
+
+
+def removed(name: str) -> StreamError:
+    """The error of whoever works on a stream that is not there any more."""
+    return StreamError(f"stream {name!r} was removed meanwhile", hint="start it anew if it is still wanted")
+
+
+def wish(
+    store: Store,
+    name: str,
+    *,
+    wanted: Wanted | None = None,
+    instances: int | EllipsisType | None = ...,
+) -> StreamRecord:
+    """Say what is wanted of a stream; what is not given stays. Harmless when repeated."""
+
+    def change(record: StreamRecord) -> StreamRecord:
+        asked = replace(
+            record,
+            wanted=wanted or record.wanted,
+            instances=record.instances if isinstance(instances, EllipsisType) else instances,
+        )
+        return record if asked == record else replace(asked, requests=record.requests + 1)
+
+    return _change(store, name, change)
+
+
+def drop(store: Store, storage: Storage, name: str) -> StreamRecord:
+    """Forget a stream: first that it exists, then its documents, then its files with all their rows.
+
+    What its sinks wrote elsewhere stays. Refused while anybody runs it.
+    """
+    found = store.get(document(check_name(name)))
+    if found is None:
+        raise _unknown(store, name)
+    record = _decode(found)
+    if running := at_work(store, record):
+        raise StreamError(
+            f"stream {name!r} is running: {', '.join(running)}",
+            left="nothing was removed",
+            hint=f"penstock stream stop {name} --wait",
+        )
+    if store.cas(found.key, found.version, None) is None:
+        raise StreamError(
+            f"somebody changed stream {name!r} at the same moment",
+            left="nothing was removed",
+            hint=f"look at `penstock stream status {name}`, and drop it again",
+        )
+    for prefix in (record.layout.keys, Keys(record.layout.cluster).root):
+        for each in list(store.scan(prefix)):
+            store.cas(each.key, each.version, None)
+    storage.delete(record.layout.root)
+    return record
+
+
+def at_work(store: Store, record: StreamRecord) -> list[str]:
+    """The live instances of a stream and the supervisors that would start more, in words."""
+    members = Roster(store, Keys(record.layout.cluster)).live()
+    supervisors = Supervisors(store, record.layout).live()
+    return [
+        *(f"instance {member.id}" for member in members),
+        *(f"a supervisor on {each.host} (process {each.pid})" for each in supervisors),
+    ]
+
+
+def _check_acceptable(
+    store: Store, record: StreamRecord, differences: list[Change], accept_changes: bool
+) -> None:
+    what = f"stream {record.name!r} was started with another definition: {_listed(differences)}"
+    fresh = (
+        f"start this one under another name, or remove the old one with `penstock stream drop {record.name}`"
+    )
+    if any(not change.acceptable for change in differences):
+        raise StreamMismatch(what, left="the stream is as it was", hint=fresh)
+    if not accept_changes:
+        hint = f"go on with the new definition: --accept-changes; or {fresh}"
+        raise StreamMismatch(what, left="the stream is as it was", hint=hint)
+    if running := at_work(store, record):
+        raise StreamMismatch(
+            what,
+            left=f"the old definition is running: {', '.join(running)}",
+            hint=f"penstock stream stop {record.name} --wait, then start it again with --accept-changes",
+        )
+
+
+def _listed(differences: list[Change]) -> str:
+    return "; ".join(change.text for change in differences)
+
+
+def _change(store: Store, name: str, change: Callable[[StreamRecord], StreamRecord]) -> StreamRecord:
+    while True:
+        found = store.get(document(check_name(name)))
+        if found is None:
+            raise _unknown(store, name)
+        record = _decode(found)
+        changed = change(record)
+        if changed == record or store.cas(found.key, found.version, _encode(changed)) is not None:
+            return changed
+
+
+def _unknown(store: Store, name: str) -> UsageError:
+    known = names(store)
+    hint = f"known streams: {', '.join(known)}" if known else "start one with `penstock stream start FILE`"
+    return UsageError(f"there is no stream {name!r}", hint=hint)
+
+
+def _as_stored(description: Mapping[str, Any]) -> dict[str, Any]:
+    """As it comes back from the store: a tuple is a list there."""
+    stored: dict[str, Any] = json.loads(json.dumps(description))
+    return stored
+
+
+def _encode(record: StreamRecord) -> bytes:
+    return json.dumps(record.to_json()).encode()
+
+
+def _decode(found: Document) -> StreamRecord:
+    return StreamRecord.from_json(json.loads(found.value))

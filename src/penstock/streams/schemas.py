@@ -1,0 +1,127 @@
+"""Schemas on their way through a Spark source, and the row that says that a stream has ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.errors import UsageError
+from penstock.tables import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+END_OF_TIME = datetime(9999, 1, 1, tzinfo=UTC)
+"""The event time of the row that stands for the end of a stream.
+
+It is greater than that of any other row, so that Spark's watermark passes everything that is still open. Who
+reads with event time drops the row after the watermark was taken: ``where(time < END_OF_TIME)``.
+"""
+
+_END_MICROS = int(END_OF_TIME.timestamp()) * 1_000_000
+_UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_ZEROS: tuple[tuple[Callable[[pa.DataType], bool], Any], ...] = (
+    (pa.types.is_list, []),
+    (pa.types.is_string, ""),
+    (pa.types.is_binary, b""),
+    (pa.types.is_boolean, False),
+    (pa.types.is_date, date(1970, 1, 1)),
+    (lambda kind: pa.types.is_timestamp(kind) and kind.tz is None, datetime(1970, 1, 1)),
+    (pa.types.is_timestamp, datetime(1970, 1, 1, tzinfo=UTC)),
+    (pa.types.is_decimal, Decimal(0)),
+)
+
+
+def encode(schema: pa.Schema) -> str:
+    """A schema as the option of a Spark source."""
+    return spark_schema(schema).json()
+
+
+def decode(text: str, columns: Sequence[str] | None) -> StructType | str:
+    """What `encode` made, with only some columns; or the DDL that a person wrote instead."""
+    if not text.lstrip().startswith("{"):
+        if columns is not None:
+            raise UsageError("option columns needs a schema in JSON", hint="name only the columns you want")
+        return text
+    from pyspark.sql.types import StructType
+
+    found = StructType.fromJson(json.loads(text))
+    if columns is None:
+        return found
+    missing = set(columns) - set(found.names)
+    if missing:
+        raise UsageError(
+            f"there is no column {', '.join(sorted(missing))}", hint=f"columns: {', '.join(found.names)}"
+        )
+    return StructType([field for field in found if field.name in columns])
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The inverse of `penstock.tables.spark_schema`."""
+    return pa.schema([pa.field(f.name, _arrow_type(f.dataType), f.nullable) for f in schema])
+
+
+def end_row(schema: pa.Schema, event_time: str) -> pa.RecordBatch:
+    """The row at `END_OF_TIME`; all other fields are null, or zero where they cannot be."""
+    columns = [
+        _end_of_time(field.type) if field.name == event_time else pa.array([_nothing(field)], field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def check_event_time(schema: pa.Schema, event_time: str) -> None:
+    """Raise `UsageError` unless the field is there and is a time."""
+    field = schema.field(event_time) if event_time in schema.names else None
+    if field is None or not pa.types.is_timestamp(field.type):
+        raise UsageError(
+            f"option eventTime names {event_time!r}, which is not a column of times that is read",
+            hint=f"columns: {', '.join(schema.names)}",
+        )
+
+
+def _end_of_time(kind: pa.DataType) -> pa.Array:
+    return pa.array([_END_MICROS // _UNITS[kind.unit]], pa.int64()).cast(kind)
+
+
+def _nothing(field: pa.Field) -> Any:
+    """None, or the zero of a type."""
+    if field.nullable:
+        return None
+    kind = field.type
+    if pa.types.is_struct(kind):
+        return {inner.name: _nothing(inner) for inner in kind}
+    return next((zero for is_kind, zero in _ZEROS if is_kind(kind)), 0)
+
+
+def _arrow_type(kind: DataType) -> pa.DataType:
+    from pyspark.sql import types as t
+
+    plain: dict[type[DataType], pa.DataType] = {
+        t.BooleanType: pa.bool_(),
+        t.ByteType: pa.int8(),
+        t.ShortType: pa.int16(),
+        t.IntegerType: pa.int32(),
+        t.LongType: pa.int64(),
+        t.FloatType: pa.float32(),
+        t.DoubleType: pa.float64(),
+        t.StringType: pa.string(),
+        t.BinaryType: pa.binary(),
+        t.DateType: pa.date32(),
+        t.TimestampType: pa.timestamp("us", "UTC"),
+        t.TimestampNTZType: pa.timestamp("us"),
+    }
+    if (found := plain.get(type(kind))) is not None:
+        return found
+    if isinstance(kind, t.DecimalType):
+        return pa.decimal128(kind.precision, kind.scale)
+    if isinstance(kind, t.ArrayType):
+        return pa.list_(pa.field("element", _arrow_type(kind.elementType), kind.containsNull))
+    if isinstance(kind, t.StructType):
+        return pa.struct(list(arrow_schema(kind)))
+    raise UsageError(f"a stream has no columns of type {kind.simpleString()}")

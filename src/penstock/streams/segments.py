@@ -1,0 +1,183 @@
+"""What the epoch log consists of: a small document in the store, and segments of epochs in storage.
+
+A segment is a file that is written once. New ones are short; the newest are merged now and then, so that
+each epoch is written about three times and the document names few files: with `FULL` epochs in a segment,
+ten million epochs with rows fit into it.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import Any, Self
+
+from penstock.errors import CorruptFile
+from penstock.storage import Storage
+from penstock.streams.layout import Layout
+from penstock.streams.model import Epoch, Pointer, checked
+
+_FORMAT = 1
+_CACHED = 4
+
+SMALL = 512
+FULL = 4096
+"""How many epochs make a segment that is not merged any more."""
+MANY = 8
+"""How many small segments are merged at the latest."""
+
+Epochs = tuple[Epoch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A file of epochs, and the sums of those in it that are retained."""
+
+    pointer: Pointer
+    first: int
+    last: int
+    epochs: int
+    rows: int
+    bytes: int
+
+    @classmethod
+    def of(cls, pointer: Pointer, epochs: Epochs) -> Self:
+        rows, size = sum(each.rows for each in epochs), sum(each.bytes for each in epochs)
+        return cls(pointer, epochs[0].number, epochs[-1].number, len(epochs), rows, size)
+
+
+@dataclass(frozen=True, slots=True)
+class LogDocument:
+    """The head of the log, which is replaced as a whole by compare-and-set."""
+
+    floor: int = 1
+    """The oldest epoch that is retained: the one after the last that was let go."""
+    cleared: int = 1
+    """Files of epochs below are deleted; never above the floor."""
+    swept: int = 0
+    """The groups of epochs below were searched for files that belong to nothing."""
+    taken: int = 0
+    """The newest committed epoch that is in the log; later ones stand in decision records only."""
+    ended: int | None = None
+    """The epoch with which the stream ended."""
+    turn: int = 0
+    """Grows to make others, who read the document before, read it again."""
+    segments: tuple[Segment, ...] = ()
+
+    @property
+    def newest(self) -> int:
+        """The newest epoch of the segments, or the last that was let go."""
+        return self.segments[-1].last if self.segments else self.floor - 1
+
+    @property
+    def size(self) -> int:
+        return sum(segment.bytes for segment in self.segments)
+
+    def encode(self) -> bytes:
+        segments = [
+            [s.pointer.path, s.pointer.sha256, s.first, s.last, s.epochs, s.rows, s.bytes]
+            for s in self.segments
+        ]
+        body = {name: getattr(self, name) for name in self.__slots__}
+        body |= {"format": _FORMAT, "segments": segments}
+        return json.dumps(body, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, key: str, value: bytes) -> Self:
+        try:
+            found: dict[str, Any] = checked(key, json.loads(value))
+            segments = tuple(
+                Segment(Pointer(path, sha256), *sums) for path, sha256, *sums in found["segments"]
+            )
+            return cls(**{**found, "segments": segments})
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise CorruptFile(
+                f"the document {key} cannot be read: {error}", hint="restore the store from a backup"
+            ) from error
+
+
+def merged_from(segments: Sequence[Segment]) -> int:
+    """The index from which on the newest segments become one; their number if they stay as they are."""
+    small = _run(segments, len(segments), SMALL)
+    epochs = sum(segment.epochs for segment in segments[small:])
+    if len(segments) - small < MANY and epochs < SMALL:
+        return len(segments)
+    middle = _run(segments, small, FULL)
+    epochs += sum(segment.epochs for segment in segments[middle:small])
+    return middle if epochs >= FULL else small
+
+
+def _run(segments: Sequence[Segment], end: int, limit: int) -> int:
+    """Where the segments of less than ``limit`` epochs begin that stand right before ``end``."""
+    while end and segments[end - 1].epochs < limit:
+        end -= 1
+    return end
+
+
+class Shelf:
+    """Reads and writes segments. It keeps those in memory that were asked for last. Safe for many threads."""
+
+    def __init__(self, storage: Storage, layout: Layout) -> None:
+        self._storage = storage
+        self._layout = layout
+        self._cache: OrderedDict[str, Epochs] = OrderedDict()
+        self._lock = Lock()
+
+    def read(self, pointer: Pointer) -> Epochs:
+        """The epochs of a segment; `CorruptFile` if it is not there any more."""
+        with self._lock:
+            if (known := self._cache.get(pointer.path)) is not None:
+                self._cache.move_to_end(pointer.path)
+                return known
+        return self._keep(pointer, read_segment(self._storage, pointer))
+
+    def between(self, segment: Segment, first: int, last: int) -> Epochs:
+        """The epochs of a segment from ``first`` to ``last``."""
+        return between(self.read(segment.pointer), first, last)
+
+    def write(self, epochs: Epochs) -> Iterator[Segment]:
+        """Write epochs to new segments that are no longer than they may be."""
+        for begin in range(0, len(epochs), FULL):
+            yield self._write(epochs[begin : begin + FULL])
+
+    def _write(self, epochs: Epochs) -> Segment:
+        path = self._layout.segment(epochs[0].number, epochs[-1].number, secrets.token_hex(4))
+        pointer = Pointer.write(self._storage, path, {"epochs": [each.to_json() for each in epochs]})
+        self._keep(pointer, epochs)
+        return Segment.of(pointer, epochs)
+
+    def _keep(self, pointer: Pointer, epochs: Epochs) -> Epochs:
+        with self._lock:
+            self._cache[pointer.path] = epochs
+            if len(self._cache) > _CACHED:
+                self._cache.popitem(last=False)
+        return epochs
+
+
+def read_segment(storage: Storage, pointer: Pointer) -> Epochs:
+    return tuple(Epoch.from_json(each) for each in pointer.read(storage)["epochs"])
+
+
+def between(epochs: Epochs, first: int, last: int) -> Epochs:
+    """Those from ``first`` to ``last`` of epochs in order."""
+    begin = bisect_left(epochs, first, key=_number)
+    return epochs[begin : bisect_left(epochs, last + 1, key=_number)]
+
+
+def raised(document: LogDocument, floor: int, shelf: Shelf) -> LogDocument:
+    """The document with a higher floor: segments below it are not named any more, sums are of the rest."""
+    segments = []
+    for segment in document.segments:
+        if segment.first >= floor:
+            segments.append(segment)
+        elif rest := shelf.between(segment, floor, segment.last):
+            segments.append(Segment.of(segment.pointer, rest))
+    return replace(document, floor=floor, segments=tuple(segments))
+
+
+def _number(epoch: Epoch) -> int:
+    return epoch.number

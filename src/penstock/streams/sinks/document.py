@@ -1,0 +1,164 @@
+"""The document of a table in the store: the one place that says which batches it has."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple, Self, TypeVar
+
+import pyarrow as pa
+
+from penstock.config import shown_url
+from penstock.errors import CorruptFile
+from penstock.storage import Storage
+from penstock.store import Store
+from penstock.streams.layout import Layout, group_of, grouped
+from penstock.streams.model import checked
+from penstock.streams.sinks.base import Mode
+from penstock.streams.sinks.manifests import Levels, Manifests, Node
+
+T = TypeVar("T")
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What may not change while the table exists. ``schema`` is an Arrow schema, encoded."""
+
+    schema: str
+    mode: Mode
+    keys: tuple[str, ...] = ()
+    location: str | None = None
+    """Where the files are, if not in the storage of the stream."""
+
+    @property
+    def arrow(self) -> pa.Schema:
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.schema)))
+
+    @staticmethod
+    def encode(schema: pa.Schema) -> str:
+        return base64.b64encode(schema.serialize().to_pybytes()).decode()
+
+    def differences(self, now: Shape) -> list[str]:
+        """Why rows of the shape ``now`` do not belong into the same table, in words; empty if they do."""
+        facts = (
+            ("the mode", self.mode, now.mode),
+            ("the key", ", ".join(self.keys) or "none", ", ".join(now.keys) or "none"),
+            ("the place", _shown(self.location), _shown(now.location)),
+        )
+        reasons = [f"{what} was {old}, is {new}" for what, old, new in facts if old != new]
+        return reasons + _changed_fields(self.arrow, now.arrow)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A table as of its newest batch."""
+
+    shape: Shape
+    token: int
+    """Of the newest owner that opened it; writes with a lower one are refused."""
+    batch: int | None = None
+    epoch: int = 0
+    first: int = 0
+    """The oldest epoch that it can still be read at."""
+    ended: bool = False
+    levels: Levels = ()
+
+    def encode(self) -> bytes:
+        return json.dumps({"format": _FORMAT, **asdict(self)}, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, key: str, value: bytes) -> Self:
+        found: dict[str, Any] = checked(key, json.loads(value))
+        shape = Shape(**{**found["shape"], "keys": tuple(found["shape"]["keys"])})
+        levels = tuple(tuple(Node(*node) for node in nodes) for nodes in found["levels"])
+        return cls(**{**found, "shape": shape, "levels": levels})
+
+    def newest(self, keep: int) -> State:
+        """Only the newest ``keep`` batches of a table whose batches each hold all of it."""
+        nodes = self.levels[0] if self.levels else ()
+        if len(nodes) <= keep:
+            return self
+        return replace(self, levels=(nodes[-keep:],), first=nodes[-keep].since)
+
+
+class Read(NamedTuple):
+    """A table's state, and the version of the document that it was read from."""
+
+    state: State
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the document and the files of one table stand."""
+
+    store: Store
+    storage: Storage
+    key: str
+    folder: str
+
+    @classmethod
+    def of(cls, store: Store, storage: Storage, layout: Layout, output: str, location: str | None) -> Self:
+        """``location``: the files stand there, apart from those of other streams that it may be given to."""
+        key = document_key(layout, output)
+        if location is None:
+            return cls(store, storage, key, layout.output(output))
+        return cls(store, Storage(location), key, f"{layout.stream}-{layout.id}/{output}")
+
+    @property
+    def rows(self) -> str:
+        return f"{self.folder}/rows"
+
+    @property
+    def logs(self) -> str:
+        return f"{self.folder}/manifests"
+
+    @property
+    def manifests(self) -> Manifests:
+        return Manifests(self.storage, self.logs)
+
+    def attempt(self, batch: int, token: int, unique: str) -> str:
+        """The folder for the rows of one attempt at a batch."""
+        return f"{grouped(self.rows, group_of(batch))}/{batch:016}-{token:016}-{unique}"
+
+    def read(self) -> Read | None:
+        found = self.store.get(self.key)
+        return Read(State.decode(self.key, found.value), found.version) if found else None
+
+    def steadily(self, found: Read, read: Callable[[State], T]) -> T:
+        """Read the files of a table while it may change: a manifest that is gone may have been folded."""
+        while True:
+            try:
+                return read(found.state)
+            except CorruptFile:
+                newest = self.read()
+                if newest is None or newest.version == found.version:
+                    raise
+                found = newest
+
+
+def document_key(layout: Layout, output: str) -> str:
+    return f"{layout.output_key(output)}/table"
+
+
+def _shown(location: str | None) -> str:
+    return "that of the stream" if location is None else shown_url(location)
+
+
+def _changed_fields(before: pa.Schema, now: pa.Schema) -> list[str]:
+    old, new = ({field.name: _described(field) for field in schema} for schema in (before, now))
+    reasons = [f"field {name} is gone" for name in old if name not in new]
+    reasons += [f"field {name} is new" for name in new if name not in old]
+    common = [name for name in old if name in new]
+    reasons += [f"{name} was {old[name]}, is {new[name]}" for name in common if old[name] != new[name]]
+    if not reasons and list(old) != list(new):
+        reasons.append(f"the order of its fields was {', '.join(old)}")
+    return reasons
+
+
+def _described(field: pa.Field) -> str:
+    return f"{field.type}{' or null' if field.nullable else ''}"

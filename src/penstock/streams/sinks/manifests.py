@@ -1,0 +1,155 @@
+"""The batches of a table, as a tree of small files that only grows at its right edge.
+
+Each batch is a manifest. Sixteen of them are folded into one of the next level, sixteen of those again, and
+so on: whoever holds the tree holds a handful of nodes for each level, and adding a batch costs the same
+whatever the number of batches before it. A fold copies the entries of its nodes as long as they are few,
+so that a reader opens few files, and refers to the nodes where they are many.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple, Self
+
+from penstock.storage import FileRecord, Storage
+from penstock.streams.layout import group_of, grouped
+from penstock.streams.model import Pointer
+
+FAN = 16
+"""So many nodes of a level become one of the next."""
+COPIED = 4096
+"""A node holds the entries of its batches if they have at most so many files."""
+
+_FORMAT = 1
+_READERS = 8
+_NAME = re.compile(r"(?:^|/)\.?\d+-\d{16}-(\d{16})-[0-9a-f]{16}\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One batch: the epoch it goes up to, and the files that its rows are in."""
+
+    batch: int
+    epoch: int
+    token: int
+    files: tuple[FileRecord, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "files": [file.to_json() for file in self.files]}
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> Self:
+        return cls(**{**found, "files": tuple(map(FileRecord.from_json, found["files"]))})
+
+
+class Node(NamedTuple):
+    """A manifest in storage: the batches from ``first`` to ``last``, of the epochs ``since`` to ``until``."""
+
+    level: int
+    first: int
+    last: int
+    since: int
+    until: int
+    files: int
+    sha256: str
+
+
+Levels = tuple[tuple[Node, ...], ...]
+"""The nodes that a table refers to itself, by level. Those of higher levels are about older batches."""
+
+
+class Found(NamedTuple):
+    """What was read of a tree."""
+
+    nodes: frozenset[Node]
+    entries: tuple[Entry, ...]
+
+
+class Manifests:
+    """The manifests below one folder. A file is named by its content and never changes."""
+
+    def __init__(self, storage: Storage, folder: str) -> None:
+        self._storage, self._folder = storage, folder
+
+    def path(self, node: Node) -> str:
+        name = f"{node.level}-{node.first:016}-{node.last:016}-{node.sha256[:16]}.json"
+        return f"{grouped(self._folder, group_of(node.last))}/{name}"
+
+    def add(self, entry: Entry) -> Node:
+        """Write the manifest of one batch."""
+        return self._write(0, (entry.batch, entry.batch), (entry.epoch, entry.epoch), entries=[entry])
+
+    def fold(self, level: int, nodes: Sequence[Node]) -> Node:
+        """Write the manifest that takes the place of adjacent ones."""
+        batches, epochs = (nodes[0].first, nodes[-1].last), (nodes[0].since, nodes[-1].until)
+        if sum(node.files for node in nodes) > COPIED:
+            return self._write(level, batches, epochs, nodes=nodes)
+        return self._write(level, batches, epochs, entries=self.read(nodes).entries)
+
+    def read(self, nodes: Iterable[Node], wanted: Callable[[Node], bool] = lambda _: True) -> Found:
+        """Everything below those nodes that are wanted, in the order of the batches.
+
+        Raises `CorruptFile` for a manifest that is missing or not what was written.
+        """
+        items: list[Node | Entry] = [*nodes]
+        seen: set[Node] = set()
+        with ThreadPoolExecutor(_READERS) as pool:
+            while pending := {item for item in items if isinstance(item, Node)}:
+                chosen = [node for node in pending if wanted(node)]
+                opened = dict(zip(chosen, pool.map(self._open, chosen), strict=True))
+                seen |= opened.keys()
+                items = [new for item in items for new in _opened(item, opened)]
+        return Found(frozenset(seen), tuple(item for item in items if isinstance(item, Entry)))
+
+    def _open(self, node: Node) -> list[Node | Entry]:
+        body = Pointer(self.path(node), node.sha256).read(self._storage)
+        return [*(Node(*each) for each in body["nodes"]), *map(Entry.from_json, body["entries"])]
+
+    def _write(
+        self,
+        level: int,
+        batches: tuple[int, int],
+        epochs: tuple[int, int],
+        *,
+        nodes: Sequence[Node] = (),
+        entries: Sequence[Entry] = (),
+    ) -> Node:
+        body = {"format": _FORMAT, "nodes": nodes, "entries": [entry.to_json() for entry in entries]}
+        data = json.dumps(body, separators=(",", ":")).encode()
+        files = sum(node.files for node in nodes) + sum(len(entry.files) for entry in entries)
+        node = Node(level, *batches, *epochs, files, hashlib.sha256(data).hexdigest())
+        self._storage.write(self.path(node), data)
+        return node
+
+
+def grown(levels: Levels, node: Node, fold: Callable[[int, Sequence[Node]], Node]) -> Levels:
+    """The tree with one batch more. A level that is full with it is folded into the next."""
+    after: list[tuple[Node, ...]] = [*levels, ()]
+    level = 0
+    while len(nodes := (*after[level], node)) == FAN:
+        after[level] = ()
+        node = fold(level + 1, nodes)
+        level += 1
+    after[level] = nodes
+    return tuple(after if after[-1] else after[:-1])
+
+
+def in_order(levels: Levels) -> tuple[Node, ...]:
+    """All nodes that a table refers to itself, oldest batches first."""
+    return tuple(node for nodes in reversed(levels) for node in nodes)
+
+
+def last_batch(path: str) -> int | None:
+    """The newest batch that a manifest of this path is about, an unfinished one included."""
+    found = _NAME.search(path)
+    return int(found[1]) if found else None
+
+
+def _opened(item: Node | Entry, opened: dict[Node, list[Node | Entry]]) -> list[Node | Entry]:
+    """What stands in a node that was opened; one that nobody wanted is left out."""
+    return opened.get(item, []) if isinstance(item, Node) else [item]

@@ -1,0 +1,225 @@
+"""Parquet files with manifests: a table of our own, exactly once and readable at every epoch.
+
+A batch becomes visible by one compare-and-set on the table's document. Files, and the manifest that lists
+them, are complete by then; whatever dies before leaves files that nobody refers to.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.config import shown_url
+from penstock.errors import CorruptFile, PenstockError, StaleToken, StreamMismatch, UsageError
+from penstock.failpoints import reach
+from penstock.spark import files as spark_files
+from penstock.storage import FileRecord, Storage
+from penstock.streams.layout import Layout
+from penstock.streams.sinks.base import Batch, Mode, Sink, Target, Writer, pass_over, repeats
+from penstock.streams.sinks.document import Place, Read, Shape, State
+from penstock.streams.sinks.manifests import Entry, Node, grown, in_order
+from penstock.streams.sinks.shape import flow_of
+from penstock.streams.sinks.sweeping import sweep_recent
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_LINGER = 60.0
+"""How many seconds files stay after the table has let go of them, for readers that are under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetSink(Sink):
+    """Parquet files that a `StreamTable` reads, exactly once.
+
+    They stand with the other files of the stream, or below ``location``. Of a table in mode ``complete``,
+    whose batches each hold all of it, the newest ``keep`` stay readable.
+    """
+
+    location: str | None = None
+    keep: int = 8
+
+    exactly_once: ClassVar[bool] = True
+    modes: ClassVar[frozenset[Mode]] = frozenset({"append", "update", "complete"})
+
+    def __post_init__(self) -> None:
+        if self.keep < 1:
+            raise UsageError(f"keep={self.keep} leaves nothing to read", hint="keep at least one batch")
+
+    def open(self, target: Target) -> Writer:
+        location = Storage(self.location).root if self.location is not None else None
+        place = Place.of(
+            target.store, target.storage, Layout(target.stream, target.id), target.output, location
+        )
+        schema = Shape.encode(target.table.arrow_schema())
+        keys = target.keys if target.mode == "update" else ()
+        if target.mode == "update" and not keys:
+            raise UsageError(
+                f"output {target.output} updates rows, but nothing says which fields identify one",
+                hint="name its keys",
+            )
+        _probe(place.storage)
+        writer = _ParquetWriter(place, target, Shape(schema, target.mode, keys, location), self.keep)
+        writer.fence()
+        sweep_recent(place)
+        return writer
+
+    def describe(self) -> dict[str, str]:
+        place = {"location": shown_url(Storage(self.location).root)} if self.location is not None else {}
+        return {"kind": "parquet", **place}
+
+
+class _ParquetWriter(Writer):
+    def __init__(
+        self,
+        place: Place,
+        target: Target,
+        shape: Shape,
+        keep: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._place = place
+        self._table = target.table
+        self._output = target.output
+        self._token = target.token
+        self._shape = shape
+        self._keep = keep
+        self._clock = clock
+        self._retired: deque[tuple[float, tuple[Node, ...]]] = deque()
+
+    def fence(self) -> None:
+        """Put our token into the document, so that no earlier owner's write is taken any more."""
+        while True:
+            found = self._place.read()
+            if found is not None:
+                self._check_token(found.state)
+                self._check_shape(found.state.shape)
+                if found.state.token == self._token:
+                    return
+            state = replace(found.state, token=self._token) if found else State(self._shape, self._token)
+            version = found.version if found else 0
+            if self._place.store.cas(self._place.key, version, state.encode()) is not None:
+                return
+
+    def write(self, frame: DataFrame, batch: Batch) -> None:
+        found = self._current()
+        if self._has(found.state, batch):
+            pass_over(frame)
+            return
+        records = self._write_rows(frame, batch)
+        reach("sink.parquet.files")
+        entry = Entry(batch.number, max(batch.epoch, found.state.epoch), self._token, records)
+        before, after = self._commit(entry, batch, found)
+        reach("sink.parquet.committed")
+        self._retire(before, after)
+
+    def _write_rows(self, frame: DataFrame, batch: Batch) -> tuple[FileRecord, ...]:
+        storage = self._place.storage
+        flow = flow_of(frame, self._table)
+        folder = self._place.attempt(batch.number, self._token, uuid.uuid4().hex[:8])
+        try:
+            records = spark_files.write(frame.sparkSession, flow, storage, folder, format="parquet")
+        except BaseException:
+            # Nobody refers to them. What cannot be removed now is swept when the table is next opened.
+            with suppress(Exception):
+                storage.delete(folder)
+            raise
+        if storage.local:
+            # Spark writes a file even where there are no rows.
+            listed = {record.path for record in records}
+            for path in (path for path, _ in storage.list(folder) if path not in listed):
+                storage.delete(path)
+            storage.remove_empty(folder)
+        return records
+
+    def _commit(self, entry: Entry, batch: Batch, found: Read) -> tuple[State, State]:
+        """The states before and after; both are the same if the batch turns out to be there already."""
+        node = self._place.manifests.add(entry) if self._shows(entry) else None
+        reach("sink.parquet.manifest")
+        while True:
+            after = self._with(found.state, entry, node, batch)
+            reach("sink.parquet.folded")
+            if self._place.store.cas(self._place.key, found.version, after.encode()) is not None:
+                return found.state, after
+            found = self._current()
+            if self._has(found.state, batch):
+                return found.state, found.state
+
+    def _with(self, state: State, entry: Entry, node: Node | None, batch: Batch) -> State:
+        after = replace(
+            state, token=self._token, batch=entry.batch, epoch=entry.epoch, ended=state.ended or batch.final
+        )
+        if node is None:
+            return after
+        if self._shape.mode == "complete":
+            nodes = state.levels[0] if state.levels else ()
+            return replace(after, levels=((*nodes, node),)).newest(self._keep)
+        return replace(after, levels=grown(state.levels, node, self._place.manifests.fold))
+
+    def _shows(self, entry: Entry) -> bool:
+        """Whether readers must know of the batch: one without rows only matters if it replaces others."""
+        return bool(entry.files) or self._shape.mode == "complete"
+
+    def _current(self) -> Read:
+        found = self._place.read()
+        if found is None:
+            raise StaleToken(
+                f"the table of output {self._output} is not there any more",
+                left="nothing was written",
+                hint="the stream was dropped; start it anew",
+            )
+        self._check_token(found.state)
+        return found
+
+    def _has(self, state: State, batch: Batch) -> bool:
+        return repeats(batch, state.batch, f"the table of output {self._output}", state.epoch)
+
+    def _check_token(self, state: State) -> None:
+        if state.token > self._token:
+            raise StaleToken(
+                f"output {self._output} was taken over with token {state.token}; ours is {self._token}",
+                left="files that are not part of the table; they are swept later",
+            )
+
+    def _check_shape(self, before: Shape) -> None:
+        if reasons := before.differences(self._shape):
+            raise StreamMismatch(
+                f"the table of output {self._output} is another than before: {'; '.join(reasons)}",
+                left="the table as it was",
+                hint="take the change back, or give the output a new name",
+            )
+
+    def _retire(self, before: State, after: State) -> None:
+        """Remove, after a while, what the table has let go of; what a crash leaves is swept later."""
+        gone = tuple(node for node in in_order(before.levels) if node not in set(in_order(after.levels)))
+        if gone:
+            self._retired.append((self._clock() + _LINGER, gone))
+        while self._retired and self._retired[0][0] <= self._clock():
+            with suppress(OSError, PenstockError):
+                self._remove(self._retired.popleft()[1])
+
+    def _remove(self, nodes: Sequence[Node]) -> None:
+        manifests, storage = self._place.manifests, self._place.storage
+        if self._shape.mode == "complete":
+            with suppress(CorruptFile):
+                for record in (file for entry in manifests.read(nodes).entries for file in entry.files):
+                    storage.delete(record.path)
+                    storage.remove_empty(record.path.rpartition("/")[0])
+        for node in nodes:
+            storage.delete(manifests.path(node))
+
+
+def _probe(storage: Storage) -> None:
+    try:
+        storage.probe()
+    except OSError as error:
+        raise UsageError(
+            f"{shown_url(storage.root)} cannot be written to: {error.strerror or error}",
+            left="nothing was written",
+            hint="give the output another location, or give this process the right to write there",
+        ) from error

@@ -1,0 +1,126 @@
+"""Finding and deleting the files of a stream that nothing refers to.
+
+What belongs to an epoch has the epoch in its path, and epochs share folders by groups. Rows and portions are
+referred to by their own epoch alone. States and listings are referred to by decisions, also by later ones
+than that of the epoch they were written for.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+
+from penstock.cluster.keys import Keys
+from penstock.cluster.model import Decision
+from penstock.cluster.records import Records
+from penstock.failpoints import reach
+from penstock.streams.holds import Holds
+from penstock.streams.layout import GROUP, epoch_of, group_of, grouped
+from penstock.streams.log import EpochLog
+from penstock.streams.model import SCOPE, Epoch, Standing
+
+
+class Sweeper:
+    """Deletes files of one stream. Everything is harmless when repeated, and when others do the same."""
+
+    def __init__(self, log: EpochLog) -> None:
+        self._log = log
+        self._storage = log.storage
+        self._layout = log.layout
+        self._holds = Holds(log)
+        self._records = Records(log.store, Keys(log.layout.cluster))
+
+    def clear(self, begin: int, floor: int) -> None:
+        """Delete the rows and portions of the epochs from ``begin`` to below ``floor``.
+
+        The group before is looked at again: a straggler may have written there since.
+        """
+        for group in range(max(0, group_of(begin) - 1), group_of(floor) + 1):
+            for folder in (self._layout.rows, self._layout.portions):
+                if (group + 1) * GROUP <= floor:
+                    self._storage.delete(grouped(folder, group))
+                    reach("retention.deleting")
+                else:
+                    self._delete_below(grouped(folder, group), floor)
+
+    def group(self, group: int) -> int:
+        """Delete the rows and portions of a group's epochs that are not part of a committed epoch.
+
+        All its epochs must have been decided. The answer is the number of files.
+        """
+        rows = _by_epoch(self._storage.list(grouped(self._layout.rows, group)))
+        portions = [path for path, _ in self._storage.list(grouped(self._layout.portions, group))]
+        first = max(group * GROUP, self._log.floor)
+        epochs = {each.number: each for each in self._log.entries(first - 1, (group + 1) * GROUP - 1)}
+        named = {brought.portion.path for each in epochs.values() for brought in each.brought}
+        spare = [path for path in portions if path not in named]
+        for number, files in rows.items():
+            epoch = epochs.get(number)
+            # As a rule the sum tells, without reading the portions, that there is nothing else.
+            if epoch is None or sum(files.values()) != epoch.bytes:
+                known = self._files(epoch) if epoch else frozenset()
+                spare += [path for path in files if path not in known]
+        return self._delete(spare, grouped(self._layout.rows, group))
+
+    def states(self, limit: int) -> int:
+        """Delete states and listings of epochs up to ``limit`` that no decision in the store refers to."""
+        folders = (self._layout.states, self._layout.listings)
+        found = [path for folder in folders for path, _ in self._storage.list(folder)]
+        # Read after the listing: what nobody refers to now was written for an epoch long decided, and the
+        # decisions to come refer to what the last one does, or to new files.
+        named = {path for each in self._records.decisions(SCOPE) for path in _pointers(each)}
+        spare = [path for path in found if path not in named and _is_upto(path, limit)]
+        return self._delete(spare, *folders)
+
+    def segments(self) -> int:
+        """Delete segments that were merged into others, unless somebody reads the log as it was."""
+        found = [path for path, _ in self._storage.list(self._layout.log)]
+        if len(found) <= len(self._log.view().document.segments):
+            return 0
+        # Whoever wrote one of them and has not named it yet must write a new one, since the document changes.
+        document = self._log.change(lambda view: replace(view.document, turn=view.document.turn + 1))
+        if any(True for _ in self._holds.held()):
+            return 0
+        named = {segment.pointer.path for segment in document.segments}
+        return self._delete([path for path in found if path not in named])
+
+    def _delete_below(self, folder: str, floor: int) -> None:
+        paths = [path for path, _ in self._storage.list(folder) if _is_upto(path, floor - 1)]
+        self._delete(paths, folder)
+
+    def _delete(self, paths: Iterable[str], *folders: str) -> int:
+        count = 0
+        for path in paths:
+            self._storage.delete(path)
+            reach("retention.deleting")
+            count += 1
+        for folder in folders if count else ():
+            self._storage.remove_empty(folder)
+        return count
+
+    def _files(self, epoch: Epoch) -> frozenset[str]:
+        files = (file for brought in epoch.brought for file in brought.files(self._storage))
+        return frozenset(file.record.path for file in files)
+
+
+def _by_epoch(files: Iterable[tuple[str, int]]) -> dict[int, dict[str, int]]:
+    found: dict[int, dict[str, int]] = defaultdict(dict)
+    for path, size in files:
+        if (epoch := epoch_of(path)) is not None:
+            found[epoch][path] = size
+    return found
+
+
+def _is_upto(path: str, limit: int) -> bool:
+    epoch = epoch_of(path)
+    return epoch is not None and epoch <= limit
+
+
+def _pointers(decision: Decision) -> Iterable[str]:
+    """The paths of states and listings that a decision refers to."""
+    for text in decision.frontiers.values():
+        standing = Standing.decode(text)
+        for pointer in (standing.states, standing.listing):
+            if pointer is not None:
+                yield pointer.path

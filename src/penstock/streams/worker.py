@@ -1,0 +1,412 @@
+"""An instance's part in a stream's epochs: it polls the parts it owns and says where they stand.
+
+What it knows comes from the committed epoch alone: the list of all parts, which one instance makes and
+everybody follows one epoch later, and the states of its own parts. So every instance agrees on who reads
+what, and the end of the stream is said only when nobody has anything left.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import TYPE_CHECKING
+
+from penstock.cluster.assignment import part_owner
+from penstock.cluster.model import Barrier, Decision, Kind, Seat, Snapshot
+from penstock.cluster.participant import Participant, Work
+from penstock.errors import SessionLost, SourceFailed, StreamError
+from penstock.failpoints import reach
+from penstock.storage import Storage
+from penstock.streams.ingest import Ingestion, Limits, Polled
+from penstock.streams.layout import Layout
+from penstock.streams.model import END, OPEN, Brought, PartName, PartState, Pointer, Standing
+
+if TYPE_CHECKING:
+    from penstock.streams.stream import SourceSpec
+
+_log = logging.getLogger(__name__)
+
+_HURRY = 0.5
+_MICRO = 1_000_000
+_LISTINGS_KEPT = 16
+
+Parts = Mapping[PartName, PartState]
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What an instance owns as of an epoch."""
+
+    parts: Parts = field(default_factory=dict)
+    standing: Standing = field(default_factory=Standing)
+    listed: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """All parts that are known, by source."""
+    settled: bool = False
+    """Whether an epoch was committed since it was assigned."""
+
+    @property
+    def open(self) -> Parts:
+        return {name: known for name, known in self.parts.items() if not known.finished}
+
+
+class Allowance:
+    """How much may be polled: bounded by the configuration, and by the room that is left in the queue.
+
+    A poll is asked for rows and may bring any number of bytes, so the room is counted in rows of the size
+    that rows had before.
+    """
+
+    def __init__(self, limits: Limits, left: Callable[[], int]) -> None:
+        self._limits = limits
+        self._left = left
+        self._row = 0.0
+
+    def limits(self, sharers: int) -> Limits | None:
+        """What one of ``sharers`` instances may poll now; None for nothing."""
+        left = self._left() // max(1, sharers)
+        rows = min(self._limits.rows, int(left / self._row)) if self._row else self._limits.rows
+        if left <= 0 or rows <= 0:
+            return None
+        return replace(self._limits, rows=rows, bytes=min(self._limits.bytes, left))
+
+    def learn(self, polled: Polled) -> None:
+        """Take note of how large rows are."""
+        rows = sum(file.record.rows for file in polled.files)
+        if rows:
+            self._row = sum(file.record.bytes for file in polled.files) / rows
+
+
+class StreamWorker(Participant):
+    """The participant of a stream.
+
+    ``since`` reads from the store what was committed last, if that is a later epoch than the one it is given.
+    """
+
+    def __init__(
+        self,
+        member: str,
+        sources: Mapping[str, SourceSpec],
+        ingestion: Ingestion,
+        storage: Storage,
+        layout: Layout,
+        allowance: Allowance,
+        list_every: float,
+        since: Callable[[int], Decision | None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._member = member
+        self._sources = sources
+        self._ingestion = ingestion
+        self._storage = storage
+        self._layout = layout
+        self._allowance = allowance
+        self._list_every = list_every
+        self._since = since
+        self._clock = clock
+        # Files of two lives of one member must not have the same names.
+        self._life = secrets.token_hex(4)
+        self._seats: tuple[Seat, ...] = ()
+        self._holding = Holding()
+        self._next: Holding | None = None
+        self._known = 0
+        self._listed_at = -inf
+        self._listings: dict[Pointer, Mapping[str, frozenset[str]]] = {}
+        self._fence = threading.Event()
+
+    @property
+    def holding(self) -> Holding:
+        """What this instance owned as of the last committed epoch that it took part in."""
+        return self._holding
+
+    # the control plane's calls
+
+    def assigned(self, snapshot: Snapshot, committed: Decision | None) -> None:
+        self._fence.clear()
+        self._next = None
+        self._seats = snapshot.seats
+        if not self._seats or snapshot.seat(self._member) is None:
+            self._holding = Holding()
+            return
+        standings = _standings(committed)
+        listed = _union(self._listing(standing) for standing in standings)
+        states = _states(standings, self._storage)
+        names = {PartName(source, part) for source, parts in listed.items() for part in parts} | states.keys()
+        self._check_sources(name.source for name in names)
+        mine = {name: states.get(name, PartState()) for name in names if self._is_mine(name)}
+        # Whatever states these are, they go into a file of this instance's own with its next answer.
+        self._holding = Holding(mine, Standing(None, None, _newest(standings)), listed)
+        self._known = committed.epoch if committed else 0
+        self._listed_at = -inf
+
+    def prepare(self, barrier: Barrier) -> Work:
+        if barrier.kind is Kind.DRAIN:
+            return self._drain(barrier)
+        self._catch_up()
+        return self._epoch(barrier)
+
+    def committed(self, epoch: int) -> None:  # noqa: ARG002
+        if self._next is not None:
+            self._holding, self._next = self._next, None
+
+    def aborted(self, epoch: int) -> None:  # noqa: ARG002
+        self._next = None
+        # What was found may not have been heard of.
+        self._listed_at = -inf
+
+    def fenced(self) -> None:
+        self._fence.set()
+        self._ingestion.cancel()
+        self._next = None
+        self._holding = Holding()
+
+    # an epoch
+
+    def _epoch(self, barrier: Barrier) -> Work:
+        before = self._holding
+        polled = self._poll(before, barrier)
+        listed, complete = self._list(before)
+        parts = {**before.parts, **polled.states}
+        newest = _merged([before.standing.newest, _newest_rows(polled)])
+        standing = Standing(
+            self._write_states(before, parts, barrier.epoch),
+            self._write_listing(before, listed, barrier.epoch),
+            newest,
+        )
+        brought = self._write_portion(polled, barrier.epoch)
+        self._check_fence()
+        self._next = Holding(parts, standing, before.listed, settled=True)
+        reach("stream.prepared")
+        return Work(
+            frontier=standing.encode(),
+            files=(brought.encode(),) if brought else (),
+            watermark=self._watermark(before, complete),
+        )
+
+    def _poll(self, holding: Holding, barrier: Barrier) -> Polled:
+        limits = self._allowance.limits(len(barrier.required))
+        parts = holding.open
+        if not parts or limits is None:
+            return Polled({})
+        prefix = f"{self._layout.epoch_rows(barrier.epoch)}/{self._member}-{self._life}"
+        thresholds = {
+            name: newest - round(spec.timestamps.lateness * _MICRO)
+            for name, newest in holding.standing.newest.items()
+            if (spec := self._sources[name]).timestamps is not None
+        }
+        polled = self._ingestion.poll(prefix, parts, limits, thresholds, barrier.epoch)
+        reach("stream.polled")
+        self._allowance.learn(polled)
+        if lost := parts.keys() - polled.states.keys():
+            raise StreamError(f"Spark brought no state for part {min(lost)}")
+        return polled
+
+    def _watermark(self, before: Holding, complete: bool | None) -> int | None:
+        """What this instance has to say about the end. None: it has no part in it.
+
+        ``complete``: whether the sources that it lists have no parts that nobody knows yet; None: it lists
+        none. Parts must have finished *before* this epoch: of one that finishes while another instance lists
+        the source, nobody knows whether it left others behind.
+        """
+        if complete is None and not before.parts:
+            return None
+        return END if complete is not False and not before.open else OPEN
+
+    # the list of parts
+
+    def _list(self, holding: Holding) -> tuple[Mapping[str, frozenset[str]], bool | None]:
+        """All parts of the sources that this instance lists, and whether there is no new one.
+
+        See `_watermark`.
+        """
+        mine = [name for name in self._sources if self._is_lister(name)]
+        if not mine:
+            return {}, None
+        known = {name: holding.listed.get(name, frozenset()) for name in mine}
+        pause = self._list_every if holding.open else min(self._list_every, _HURRY)
+        if self._clock() < self._listed_at + pause:
+            return known, False
+        found = {name: known[name] | self._parts_of(name) for name in mine}
+        self._listed_at = self._clock()
+        ends = all(not self._sources[name].source.grows for name in mine)
+        return found, ends and found == known and bool(holding.standing.listing)
+
+    def _parts_of(self, name: str) -> frozenset[str]:
+        try:
+            found = self._sources[name].source.list_parts()
+            parts = [found] if isinstance(found, str) else list(found)
+        except Exception as error:
+            raise SourceFailed(
+                f"source {name}: list_parts failed: {type(error).__name__}: {error}",
+                left="the epoch was not committed, and is tried again",
+            ) from error
+        for part in parts:
+            if isinstance(found, str) or not _is_name(part):
+                raise SourceFailed(
+                    f"source {name}: list_parts returned {part!r}, and not a list of names",
+                    left="the epoch was not committed, and is tried again",
+                    hint="a name is a text that is not empty and can be written as UTF-8",
+                )
+        return frozenset(parts)
+
+    def _is_lister(self, source: str) -> bool:
+        return part_owner(self._seats, source, "") == self._member
+
+    def _is_mine(self, name: PartName) -> bool:
+        return part_owner(self._seats, name.source, name.part) == self._member
+
+    def _check_sources(self, names: Iterable[str]) -> None:
+        unknown = sorted(set(names) - self._sources.keys())
+        if unknown:
+            raise StreamError(
+                f"the stream has parts of {', '.join(unknown)}, which this instance does not know",
+                hint="run the same definition of the stream on all instances",
+            )
+
+    # what others did meanwhile
+
+    def _catch_up(self) -> None:
+        """Take over what the last committed epoch brought: new parts, and the newest event time of all."""
+        decision = self._since(self._known)
+        if decision is None:
+            return
+        standings = _standings(decision)
+        listed = _union([self._holding.listed, *(self._listing(standing) for standing in standings)])
+        self._check_sources(source for source, parts in listed.items() if parts)
+        fresh = {
+            name: PartState()
+            for source, parts in listed.items()
+            for part in parts - self._holding.listed.get(source, frozenset())
+            if (name := PartName(source, part)) not in self._holding.parts and self._is_mine(name)
+        }
+        newest = _merged([self._holding.standing.newest, _newest(standings)])
+        parts = {**self._holding.parts, **fresh} if fresh else self._holding.parts
+        standing = replace(self._holding.standing, newest=newest)
+        self._holding = replace(self._holding, parts=parts, standing=standing, listed=listed)
+        self._known = decision.epoch
+
+    def _listing(self, standing: Standing) -> Mapping[str, frozenset[str]]:
+        """The parts that ``standing`` points to.
+
+        A list is read once: there is a new one only when it grew.
+        """
+        pointer = standing.listing
+        if pointer is None:
+            return {}
+        if pointer not in self._listings:
+            found = pointer.read(self._storage)["sources"]
+            if len(self._listings) >= _LISTINGS_KEPT:
+                self._listings.clear()
+            self._listings[pointer] = {name: frozenset(parts) for name, parts in found.items()}
+        return self._listings[pointer]
+
+    # files
+
+    def _write_states(self, before: Holding, parts: Parts, epoch: int) -> Pointer | None:
+        if before.standing.states is not None and parts == before.parts:
+            return before.standing.states
+        if not parts:
+            return None
+        path = self._layout.states_file(epoch, self._member, self._life)
+        body = {str(name): [known.state, known.finished] for name, known in sorted(parts.items())}
+        return Pointer.write(self._storage, path, {"parts": body})
+
+    def _write_listing(
+        self, before: Holding, listed: Mapping[str, frozenset[str]], epoch: int
+    ) -> Pointer | None:
+        if not listed:
+            return None
+        known = {name: before.listed.get(name, frozenset()) for name in listed}
+        if before.standing.listing is not None and listed == known:
+            return before.standing.listing
+        path = self._layout.listing(epoch, self._member, self._life)
+        return Pointer.write(
+            self._storage, path, {"sources": {name: sorted(parts) for name, parts in listed.items()}}
+        )
+
+    def _write_portion(self, polled: Polled, epoch: int) -> Brought | None:
+        if not polled.files and not polled.dropped:
+            return None
+        path = self._layout.portion(epoch, self._member, self._life)
+        pointer = Pointer.write(self._storage, path, {"files": [file.to_json() for file in polled.files]})
+        late = sum(f.record.rows for f in polled.files if f.late) + sum(polled.dropped.values())
+        rows = sum(f.record.rows for f in polled.files if not f.late)
+        size = sum(f.record.bytes for f in polled.files)
+        return Brought(self._member, pointer, rows, size, late)
+
+    # moving
+
+    def _drain(self, barrier: Barrier) -> Work:
+        """Collect the parts that will leave, and stand still."""
+        before = self._holding
+        if not before.settled:
+            # What was committed under the owners before still says where every part stands, also those of
+            # members that died since. An answer of ours would replace a piece of that.
+            self._check_fence()
+            return Work()
+        leaving = {
+            name: known
+            for name, known in before.open.items()
+            if barrier.target and part_owner(barrier.target, name.source, name.part) != self._member
+        }
+        polled = self._ingestion.collect(leaving) if leaving else Polled({})
+        parts = {**before.parts, **polled.states}
+        states = self._write_states(before, parts, barrier.epoch)
+        standing = replace(before.standing, states=states)
+        self._check_fence()
+        self._next = replace(before, parts=parts, standing=standing)
+        reach("stream.drained")
+        return Work(frontier=standing.encode())
+
+    def _check_fence(self) -> None:
+        if self._fence.is_set():
+            raise SessionLost("the instance was given up by the others while it worked on an epoch")
+
+
+def _is_name(part: object) -> bool:
+    try:
+        return isinstance(part, str) and bool(part.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def _standings(decision: Decision | None) -> list[Standing]:
+    return [Standing.decode(text) for text in decision.frontiers.values()] if decision else []
+
+
+def _states(standings: Iterable[Standing], storage: Storage) -> dict[PartName, PartState]:
+    states = {}
+    for standing in standings:
+        if standing.states is not None:
+            for text, (state, finished) in standing.states.read(storage)["parts"].items():
+                states[PartName.parse(text)] = PartState(state, finished)
+    return states
+
+
+def _newest(standings: Iterable[Standing]) -> dict[str, int]:
+    return _merged(standing.newest for standing in standings)
+
+
+def _newest_rows(polled: Polled) -> dict[str, int]:
+    return _merged({file.source: file.newest} for file in polled.files if file.newest is not None)
+
+
+def _merged(each: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The greatest of each source."""
+    merged: dict[str, int] = {}
+    for newest in each:
+        for source, value in newest.items():
+            merged[source] = max(value, merged.get(source, value))
+    return merged
+
+
+def _union(each: Iterable[Mapping[str, frozenset[str]]]) -> dict[str, frozenset[str]]:
+    union: dict[str, frozenset[str]] = {}
+    for listed in each:
+        for source, parts in listed.items():
+            union[source] = union.get(source, frozenset()) | parts
+    return union

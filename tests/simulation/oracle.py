@@ -1,0 +1,182 @@
+"""The oracle of simulated streams: what committed epochs must have brought, computed from what the sources hold.
+
+It reads the committed decisions and the files that they point to, and nothing that workers remember.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from penstock.cluster import codec
+from penstock.cluster.assignment import part_owner
+from penstock.cluster.model import Decision, Kind, Outcome, Snapshot
+from penstock.streams.model import END, Brought, PartName, PartState, RowFile, Standing
+from tests.simulation.invariants import Referee
+from tests.simulation.springs import LATENESS, SECOND, Spring, Vein
+from tests.simulation.world import Host, World
+from tests.streams.support import MemoryStorage, SourceSpec, offset
+
+
+class Oracle:
+    def __init__(self, world: World, storage: MemoryStorage, sources: Mapping[str, SourceSpec]) -> None:
+        self._world = world
+        self._storage = storage
+        self._sources = sources
+        self._decided: set[int] = set()
+        self._read: dict[PartName, int] = {}
+        """How many rows of each part were committed."""
+        self._finished: set[PartName] = set()
+        self._known: set[PartName] = set()
+        self._newest: int | None = None
+        self.ended: int | None = None
+        self.rows = 0
+        self.late = 0
+
+    # what instances do
+
+    def polled(self, who: str, parts: Mapping[PartName, PartState]) -> None:
+        """Somebody whom the others have not given up begins to read."""
+        for name, known in parts.items():
+            read, begin = self._read.get(name, 0), offset(name, known)
+            self._world.check(begin == read, f"{who} reads {name} from {begin}, and {read} are committed")
+            self._world.check(name not in self._finished, f"{who} reads {name}, which has finished")
+
+    # what is decided
+
+    def decided(self, decision: Decision, snapshot: Snapshot) -> None:
+        """A record was made. The first one of an epoch counts."""
+        if decision.epoch in self._decided:
+            return
+        self._decided.add(decision.epoch)
+        if decision.outcome is Outcome.COMMIT:
+            said = f"{decision.kind} {decision.epoch}"
+            newest = self._newest
+            for brought in map(Brought.decode, decision.files):
+                newest = _later(newest, self._take(said, brought, snapshot))
+            self._newest = newest
+            self._check_standings(said, [Standing.decode(text) for text in decision.frontiers.values()])
+            self._check_end(said, decision)
+
+    def _take(self, said: str, brought: Brought, snapshot: Snapshot) -> int | None:
+        """Check the rows that one member brought, and count them; their newest event time."""
+        found: dict[PartName, list[int]] = {}
+        newest = None
+        for file in brought.files(self._storage):
+            for part, number in json.loads(self._storage.read(file.record.path)):
+                name = PartName(file.source, part)
+                found.setdefault(name, []).append(number)
+                time = self._vein(name).times[number]
+                self._check_late(f"{said}: row {number} of {name}", file, time)
+                if file.source == "s" and not file.late:
+                    newest = _later(newest, time)
+        for name, numbers in found.items():
+            owner = part_owner(snapshot.seats, name.source, name.part)
+            self._world.check(owner == brought.member, f"{said}: {brought.member} read {name} of {owner}")
+            begin = self._read.get(name, 0)
+            expected = list(range(begin, begin + len(numbers)))
+            self._world.check(
+                sorted(numbers) == expected, f"{said}: rows {numbers} of {name} come after {begin}"
+            )
+            self._read[name] = begin + len(numbers)
+        self.rows += sum(map(len, found.values()))
+        return newest
+
+    def _check_late(self, row: str, file: RowFile, time: int) -> None:
+        """A row is late behind the newest one of the epochs before, whoever read that."""
+        known = self._newest if file.source == "s" else None
+        late = known is not None and time < known - round(LATENESS * SECOND)
+        self._world.check(file.late == late, f"{row} at {time}, after {known}, is late: {file.late}")
+        self.late += late
+
+    def _check_standings(self, said: str, standings: list[Standing]) -> None:
+        """Where instances stand is where the rows say, and nothing that was known is forgotten."""
+        states = self._states(said, standings)
+        for name, read in self._read.items():
+            known = states.get(name, PartState())
+            self._world.check(
+                offset(name, known) == read, f"{said}: {name} stands at {known.state}, not at {read}"
+            )
+        for name in self._finished:
+            self._world.check(name in states and states[name].finished, f"{said}: {name} is not finished any more")
+        self._finished = {name for name, known in states.items() if known.finished}
+        for name in self._finished:
+            whole = self._read.get(name, 0) == len(self._vein(name).times)
+            self._world.check(whole, f"{said}: {name} is finished before its last row")
+        known_now = states.keys() | self._listed(standings)
+        lost = self._known - known_now
+        self._world.check(not lost, f"{said}: {sorted(map(str, lost))} are not known any more")
+        self._known |= known_now
+        for name in self._known:
+            self._spring(name).known.add(name.part)
+        newest = max((s.newest["s"] for s in standings if "s" in s.newest), default=None)
+        self._world.check(newest == self._newest, f"{said}: newest is {newest}, not {self._newest}")
+
+    def _states(self, said: str, standings: list[Standing]) -> dict[PartName, PartState]:
+        states: dict[PartName, PartState] = {}
+        for standing in standings:
+            for name, known in self._body(standing.states, "parts").items():
+                part, state = PartName.parse(name), PartState(*known)
+                agreed = states.setdefault(part, state) == state
+                self._world.check(agreed, f"{said}: {name} is {states[part]} and {state}")
+        return states
+
+    def _listed(self, standings: list[Standing]) -> set[PartName]:
+        bodies = [self._body(standing.listing, "sources") for standing in standings]
+        return {PartName(s, part) for body in bodies for s, parts in body.items() for part in parts}
+
+    def _body(self, pointer: Any, key: str) -> dict[str, Any]:
+        return pointer.read(self._storage)[key] if pointer is not None else {}
+
+    def _check_end(self, said: str, decision: Decision) -> None:
+        if self.ended is not None:
+            self._world.check(not decision.files, f"{said} brings rows after the end")
+            self._world.check(decision.watermark == END, f"{said} takes the end back")
+        elif decision.watermark == END:
+            self.ended = decision.epoch
+            self._world.check(decision.kind is Kind.EPOCH, f"{said} says the end")
+            unread = self._unread()
+            self._world.check(not unread and not self._grows, f"{said} says the end, and {unread} is unread")
+
+    # what is left to do
+
+    def missing(self) -> str | None:
+        """What must still happen when nothing goes wrong any more."""
+        if unread := self._unread():
+            return f"{unread} is unread"
+        return None if self.ended is not None or self._grows else "the end was not said"
+
+    @property
+    def _grows(self) -> bool:
+        return any(spec.source.grows for spec in self._sources.values())
+
+    def _unread(self) -> str | None:
+        for spec in self._sources.values():
+            for part in spec.source.veins:
+                if PartName(spec.name, part) not in self._finished:
+                    return f"{spec.name}/{part}"
+        return None
+
+    def _spring(self, name: PartName) -> Spring:
+        spring: Spring = self._sources[name.source].source
+        return spring
+
+    def _vein(self, name: PartName) -> Vein:
+        return self._spring(name).veins[name.part]
+
+
+class StreamReferee(Referee):
+    """Tells the oracle of what is decided."""
+
+    oracle: Callable[[], Oracle]
+
+    def written(self, writer: Host, key: str, before: bytes | None, after: bytes | None) -> None:
+        super().written(writer, key, before, after)
+        if after is not None and key.removeprefix(self._keys.root).startswith("epochs/"):
+            self.oracle().decided(codec.decode_decision(key, after), self.control.assignment)
+
+
+def _later(one: int | None, other: int | None) -> int | None:
+    known = [time for time in (one, other) if time is not None]
+    return max(known, default=None)

@@ -1,0 +1,113 @@
+"""Readers' positions and holds."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from penstock.errors import EpochGone, SessionLost, UsageError
+from penstock.store.memory import MemoryStore
+from penstock.streams.holds import Holds
+from penstock.streams.log import EpochLog
+from tests.cluster.support import Clock, until
+from tests.streams.log.support import Made
+
+
+@pytest.fixture
+def holds(made: Made) -> Holds:
+    for _ in range(5):
+        made.commit(1)
+    made.log.compact(force=True)
+    return Holds(made.log)
+
+
+def positions(holds: Holds) -> dict[str, int]:
+    return {position.reader: position.epoch for position in holds.list()}
+
+
+def test_positions_go_forward(holds: Holds) -> None:
+    holds.advance("copy", 2)
+    holds.advance("copy", 1)
+    holds.advance("other", 0)
+    holds.advance("copy", 4)
+    assert positions(holds) == {"copy": 4, "other": 0}
+    assert holds.positions() == {4, 0}
+
+
+def test_positions_outlast_the_process(made: Made, holds: Holds) -> None:
+    holds.advance("copy", 2)
+    other = Holds(EpochLog(made.store, made.storage, made.layout))
+    assert positions(other) == {"copy": 2}
+    other.advance("copy", 3)
+    holds.advance("copy", 4)
+    other.advance("copy", 1)
+    assert positions(holds) == {"copy": 4}
+
+
+def test_a_reader_may_begin_again_further_back(holds: Holds) -> None:
+    holds.advance("copy", 4)
+    holds.begin("copy", 1)
+    assert positions(holds) == {"copy": 1}
+    assert holds.begin_at_floor("fresh") == 0
+
+
+def test_a_reader_is_forgotten(holds: Holds) -> None:
+    holds.advance("copy", 4)
+    assert holds.drop("copy")
+    assert not holds.drop("copy")
+    assert holds.positions() == frozenset()
+    holds.advance("copy", 4)
+    assert positions(holds) == {"copy": 4}
+
+
+def test_who_begins_below_the_floor_is_told(made: Made, holds: Holds) -> None:
+    made.log.raise_floor(lambda view: 4)
+    with pytest.raises(EpochGone, match="epoch 3 is not retained"):
+        holds.begin("copy", 2)
+    assert holds.begin_at_floor("fresh") == 3
+
+
+def test_names_of_readers(holds: Holds) -> None:
+    with pytest.raises(UsageError, match="cannot be the name of a reader"):
+        holds.advance("a/b", 1)
+
+
+def test_a_hold_lasts_as_long_as_its_block(made: Made, holds: Holds) -> None:
+    made.log.raise_floor(lambda view: 3)
+    with holds.hold("a test") as view:
+        assert view.floor == 3
+        assert [(p.reader, p.epoch) for p in holds.held()] == [("a test", 2)]
+        assert holds.list() == []
+    assert holds.positions() == frozenset()
+    assert list(made.store.scan(made.layout.holds)) == []
+
+
+def test_a_hold_is_kept_alive(holds: Holds) -> None:
+    with holds.hold("a test", ttl=0.3):
+        deadline = iter(range(1000))
+        until(lambda: next(deadline) > 60 and list(holds.held()), "it outlives its ttl", 20)
+
+
+def test_the_hold_of_a_dead_process_goes(made: Made, tmp_path_factory: pytest.TempPathFactory) -> None:
+    clock = Clock()
+    other = Made(MemoryStore(clock), tmp_path_factory.mktemp("storage"))
+    holds = Holds(other.log)
+    holds.hold_for(other.store.session(30), "a test")
+    assert holds.positions() == {0}
+    clock.move(31)
+    assert holds.positions() == frozenset()
+    assert list(other.store.scan(other.layout.holds)) == []
+
+
+def test_a_hold_that_was_lost_is_an_error(made: Made) -> None:
+    holds = Holds(made.log)
+
+    def lose() -> None:
+        with holds.hold("a test", ttl=0.2):
+            (held,) = holds.held()
+            made.store.end_session(held.session)  # type: ignore[attr-defined]
+            until(lambda: "penstock-hold" not in {t.name for t in threading.enumerate()}, "it was noticed")
+
+    with pytest.raises(SessionLost, match="lost while they were read"):
+        lose()
