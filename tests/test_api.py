@@ -27,6 +27,7 @@ EXPORTED = [
     "RunnerConfig",
     "SparkConfig",
     "Storage",
+    "Stream",
     "Table",
     "TerminalError",
     "TransientError",

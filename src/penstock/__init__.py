@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.spark.session import start as start_spark
     from penstock.storage import Storage
     from penstock.store import open_store
+    from penstock.streams.stream import Stream
     from penstock.tables import Precision, Table, derived
 
 __version__ = "0.1.0"
@@ -41,6 +42,7 @@ _HOMES = {
     "RunnerConfig": "penstock.runner",
     "SparkConfig": "penstock.config",
     "Storage": "penstock.storage",
+    "Stream": "penstock.streams.stream",
     "Table": "penstock.tables",
     "TerminalError": "penstock.errors",
     "TransientError": "penstock.errors",
@@ -71,6 +73,7 @@ __all__ = [
     "RunnerConfig",
     "SparkConfig",
     "Storage",
+    "Stream",
     "Table",
     "TerminalError",
     "TransientError",

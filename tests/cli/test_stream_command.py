@@ -1,15 +1,18 @@
-"""``penstock stream`` over streams whose epochs a test commits by hand: nothing here starts Spark."""
+"""``penstock stream``: over streams whose epochs a test commits by hand, and with real instances."""
 
 from __future__ import annotations
 
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,19 +22,18 @@ from penstock.cli.joining import Teller
 from penstock.cli.output import JsonOutput, TextOutput
 from penstock.cli.streaming import Narrator, Progress, progress
 from penstock.cluster.keys import Keys
-from penstock.cluster.model import Decision, Kind, Member, Outcome, Seat, Snapshot
+from penstock.cluster.model import Member
 from penstock.cluster.roster import Roster
-from penstock.errors import StoreUnavailable
+from penstock.errors import StoreUnavailable, UsageError
+from penstock.project import load, load_stream
 from penstock.store import Store, open_store
 from penstock.streams import registry
 from penstock.streams.claims import Claims
 from penstock.streams.events import epoch_committed, problem
 from penstock.streams.holds import Holds
-from penstock.streams.model import Brought, PartName, PartState, Pointer, Standing
-from penstock.streams.observer import moved, pause, speed
+from penstock.streams.model import Pointer, Standing
 from penstock.streams.registry import StreamRecord
 from penstock.streams.supervisors import SupervisorEntry, Supervisors
-from penstock.streams.views import Facts, State, judge
 from tests.cli.program import Cli
 from tests.streams.log.support import NOON, Made
 
@@ -378,58 +380,242 @@ def test_progress_is_read_from_the_log(ticks: Ticks) -> None:
     assert progress(made.log, 0) == Progress(0, 3, 2, 1), "what is gone is left out"
 
 
-# what a status is made of
+# real instances
+
+TOML = """
+[spark]
+master = "local[1]"
+memory = "512m"
+fast_start = true
+[cluster]
+lease_ttl = "2.5s"
+renew_every = "600ms"
+member_ttl = "4s"
+"""
+STREAM = """
+from __future__ import annotations
+from penstock import Table
+from penstock.sources.rate import RateSource, Ticks
+from penstock.streams.sinks.parquet import ParquetSink
+from penstock.streams.stream import Stream
+class Counts(Table):
+    key: int
+    count: int
+stream = Stream("ticks")
+ticks = stream.source("ticks", RateSource(parts=4, keys=5, {pace}))
+stream.output("counts", ticks.key_by(Ticks.key).count(to=Counts), ParquetSink())
+"""
+starts_spark = pytest.mark.xdist_group("spark")
 
 
-@pytest.mark.parametrize(
-    ("facts", "state"),
-    [
-        (Facts("running", 0, False, 9, 0, False), State.STOPPED),
-        (Facts("running", 0, True, 9, 0, False), State.STARTING),
-        (Facts("running", 2, True, 0, 0, False), State.STARTING),
-        (Facts("running", 2, True, 9, 3, False), State.RUNNING),
-        (Facts("running", 2, True, 9, 10, False), State.FAILING),
-        (Facts("suspended", 2, True, 9, 10, False), State.SUSPENDED),
-        (Facts("stopped", 2, True, 9, 0, False), State.STOPPING),
-        (Facts("stopped", 0, True, 9, 0, False), State.STOPPED),
-        (Facts("stopped", 0, False, 9, 0, True), State.ENDED),
-    ],
-)
-def test_the_state_of_a_stream(facts: Facts, state: State) -> None:
-    assert judge(facts) is state
+@pytest.fixture
+def file(cli: Cli) -> Path:
+    path = cli.folder / "ticks.py"
+    path.write_text(STREAM.format(pace="rows=10"))
+    return path
 
 
-def decision(number: int, second: float, *, version: int = 1, rows: int = 0, **other: Any) -> Decision:
-    at = (NOON + timedelta(seconds=second)).isoformat()
-    brought = Brought("ann", Pointer("x", "y"), rows, 1).encode()
-    given: dict[str, Any] = {"outcome": Outcome.COMMIT, "kind": Kind.EPOCH, **other}
-    return Decision(
-        number, assignment=version, token=1, previous=number - 1, files=(brought,), at=at, **given
-    )
+def test_a_stream_is_loaded_by_its_name_or_variable(file: Path) -> None:
+    project = load_stream("ticks.py")
+    assert (project.stream.name, project.source) == ("ticks", f"{file}:stream")
+    assert load_stream("ticks.py:ticks").stream is load_stream(project.source).stream
+    with pytest.raises(UsageError, match="no stream 'tocks'") as wrong:
+        load_stream("ticks.py:tocks")
+    assert "ticks (variable stream)" in (wrong.value.hint or "")
+    with pytest.raises(UsageError, match="defines no pipeline"):
+        load("ticks.py")
 
 
-def test_speed_counts_empty_epochs_and_no_aborted_ones() -> None:
-    made = [decision(1, 0, rows=50), decision(2, 1, rows=30), decision(3, 4)]
-    assert speed(made) == 7.5
-    assert speed([*made, decision(4, 9, rows=99, outcome=Outcome.ABORT)]) == 7.5
-    assert speed(made[:1]) is None
-    assert speed([]) is None
+def test_the_plan_of_a_stream(cli: Cli, file: Path) -> None:
+    text = cli("stream", "plan", "ticks.py").stdout
+    assert "source ticks" in text and "output counts" in text
+    assert "02    aggregate  01" in text and "parquet" in text
+    assert set(cli.json("stream", "plan", "ticks.py")) == {"sources", "outputs"}
 
 
-def test_the_pause_of_a_rescale_lies_between_two_ordinary_commits() -> None:
-    drain = decision(2, 1.2, kind=Kind.DRAIN)
-    made = [decision(1, 1), drain, decision(3, 1.75, version=2), decision(4, 9, version=2)]
-    assert pause(made, 2) == 0.75
-    assert pause(made[1:], 2) is None
-    assert pause(made[:2], 2) is None
+def test_another_definition_is_refused_before_anything_starts(cli: Cli, file: Path) -> None:
+    with open_store(f"sqlite:///{cli.folder}/.penstock/store.db") as store:
+        made = registry.open_stream(store, "ticks", load_stream("ticks.py").stream.describe())
+        file.with_name("later.py").write_text(file.read_text().replace('"counts"', '"sums"'))
+        result = cli("stream", "start", "later.py")
+        assert result.exit_code == exits.FAILED
+        assert "output counts is gone; output sums is new" in result.stderr
+        assert "--accept-changes" in result.stderr
+        assert registry.load(store, "ticks") == made
 
 
-def test_the_share_that_moved_is_one_of_parts() -> None:
-    parts = {PartName("numbers", f"p{n}"): PartState() for n in range(300)}
-    one = Snapshot(1, 1, (Seat("ann", "1"),), (0,))
-    two = Snapshot(2, 1, (Seat("ann", "1"), Seat("bob", "2")), (0,))
-    assert moved(one, one, parts) == 0.0
-    share = moved(one, two, parts)
-    assert share is not None and 0.35 < share < 0.65
-    assert moved(None, two, parts) is None
-    assert moved(one, two, {}) is None
+@pytest.fixture
+def asked_for(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """No instance is started: the command ends as if a signal had come at once."""
+    seen: list[str] = []
+
+    def leave(*_: object) -> str:
+        seen.append("supervised")
+        return "left"
+
+    monkeypatch.setattr("penstock.cli.streaming.supervise", leave)
+    return seen
+
+
+def test_starting_lets_a_stopped_stream_run_again(cli: Cli, file: Path, asked_for: list[str]) -> None:
+    with open_store(f"sqlite:///{cli.folder}/.penstock/store.db") as store:
+        assert cli("stream", "start", "ticks.py").exit_code == exits.COMPLETE
+        registry.wish(store, "ticks", wanted="stopped")
+        cli("stream", "start", "ticks.py")
+        assert registry.load(store, "ticks").wanted == "running"
+        registry.wish(store, "ticks", wanted="suspended")
+        assert "penstock stream resume ticks" in cli("stream", "start", "ticks.py").stdout
+        assert registry.load(store, "ticks").wanted == "suspended"
+    assert len(asked_for) == 3
+
+
+def test_a_number_of_instances_replaces_an_earlier_rescale_unless_others_share_it(
+    cli: Cli, file: Path, asked_for: list[str]
+) -> None:
+    with open_store(f"sqlite:///{cli.folder}/.penstock/store.db") as store:
+        cli("stream", "start", "ticks.py")
+        record = registry.wish(store, "ticks", instances=3)
+        assert "rescaled to 3 instances in all" in cli("stream", "start", "ticks.py").stdout
+        cli("stream", "start", "ticks.py", "--instances", "2")
+        assert registry.load(store, "ticks").instances is None
+        registry.wish(store, "ticks", instances=3)
+        other = SupervisorEntry("s", store.session(60).id, "here", 17, 1)
+        Supervisors(store, record.layout).enter(other)
+        told = cli("stream", "start", "ticks.py", "--instances", "2").stdout
+        assert "--instances does not count" in told
+        assert registry.load(store, "ticks").instances == 3
+
+
+class Starter:
+    """``penstock stream start`` as a process, whose events can be waited for."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "penstock", "stream", "start", "ticks.py", "--json", *arguments],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self._stderr: list[str] = []
+        self.events: list[dict[str, Any]] = []
+        self._readers = [
+            threading.Thread(target=each, daemon=True) for each in (self._read, self._read_errors)
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for line in lines:
+                self.events.append(json.loads(line))
+
+    def _read_errors(self) -> None:
+        assert self._process.stderr is not None
+        with self._process.stderr as lines:
+            self._stderr.extend(lines)
+
+    def told(self, kind: str, text: str = "") -> list[dict[str, Any]]:
+        return [each for each in self.events if each["event"] == kind and text in each["text"]]
+
+    def wait_for(self, ready: Callable[[], object]) -> None:
+        deadline = time.monotonic() + 120
+        while not ready():
+            assert self._process.poll() is None and time.monotonic() < deadline, self.account()
+            time.sleep(0.05)
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def children(self) -> list[int]:
+        """The pids of its instances, in the order of their start."""
+        listed = subprocess.run(
+            ["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True
+        ).stdout
+        pairs = [line.split() for line in listed.splitlines()]
+        return sorted(int(pid) for pid, parent in pairs if parent == str(self._process.pid))
+
+    def end(self) -> int:
+        code = self._process.wait(120)
+        for reader in self._readers:
+            reader.join(20)
+        return code
+
+    def account(self) -> str:
+        return "\n".join([*(each["text"] for each in self.events), *self._stderr])
+
+    def close(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self.end()
+
+
+@pytest.fixture
+def starter(cli: Cli) -> Iterator[Callable[..., Starter]]:
+    (cli.folder / "penstock.toml").write_text(TOML)
+    started: list[Starter] = []
+
+    def start(pace: str, *arguments: str) -> Starter:
+        (cli.folder / "ticks.py").write_text(STREAM.format(pace=pace))
+        started.append(Starter(cli.folder, *arguments))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.close()
+
+
+@starts_spark
+def test_a_stream_runs_to_its_end(cli: Cli, starter: Callable[..., Starter]) -> None:
+    running = starter("rows=500")
+    assert running.end() == exits.COMPLETE, running.account()
+    assert running.told("joined") and running.told("output") and running.told("ended")
+    assert sum(each["rows"] for each in running.told("progress")) == 2000
+    counts = cli.json("stream", "show", "ticks", "counts")
+    assert len(counts) == 5 and sum(each["count"] for each in counts) == 2000
+    assert len(cli.json("stream", "show", "ticks", "ticks", "--limit", "9999")) == 2000
+    status = cli.json("stream", "status", "ticks")
+    assert (status["state"], status["sources"][0]["finished"]) == ("ended", 4)
+    assert status["outputs"][0]["finished"] and status["outputs"][0]["behind_rows"] == 0
+    again = starter("rows=500")
+    assert again.end() == exits.COMPLETE
+    assert [each["event"] for each in again.events] == ["ended"]
+
+
+@starts_spark
+def test_rescaled_killed_suspended_and_stopped(cli: Cli, starter: Callable[..., Starter]) -> None:
+    running = starter("per_second=50")
+    running.wait_for(lambda: running.told("joined"))
+    assert cli("stream", "rescale", "ticks", "2", "--wait", "120").exit_code == exits.COMPLETE
+    running.wait_for(lambda: running.told("rescaled"))
+    status = cli.json("stream", "status", "ticks")
+    assert sum(each["parts"] for each in status["instances"]) == 4
+    assert status["rescale"]["moved"] == running.told("rescaled")[0]["moved"]
+
+    os.kill(running.children()[1], signal.SIGKILL)
+    running.wait_for(lambda: running.told("problem", "died (killed by SIGKILL)"))
+    running.wait_for(lambda: len(running.told("joined")) == 3)
+
+    assert cli("stream", "suspend", "ticks", "--wait", "60").exit_code == exits.COMPLETE
+    suspended = cli.json("stream", "status", "ticks")
+    assert suspended["state"] == "suspended"
+    assert cli("stream", "drop", "ticks", "--yes").exit_code == exits.FAILED
+    assert cli("stream", "stop", "ticks", "--wait", "60").exit_code == exits.COMPLETE
+    assert running.end() == exits.COMPLETE, running.account()
+    assert running.told("stopped")
+    assert cli.json("stream", "status", "ticks")["epoch"] >= suspended["epoch"]
+    assert cli("stream", "drop", "ticks", "--yes").exit_code == exits.COMPLETE
+
+
+@starts_spark
+def test_ctrl_c_leaves_with_everything_committed(cli: Cli, starter: Callable[..., Starter]) -> None:
+    running = starter("per_second=50")
+    running.wait_for(lambda: sum(each["rows"] for each in running.told("progress")))
+    running.signal(signal.SIGINT)
+    assert running.end() == exits.COMPLETE, running.account()
+    assert running.told("leaving") and running.told("left")
+    status = json.loads(cli("stream", "status", "ticks", "--json").stdout)
+    assert (status["state"], status["wanted"], status["instances"]) == ("stopped", "running", [])
+    assert status["rows"] == sum(each["rows"] for each in running.told("progress"))

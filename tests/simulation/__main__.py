@@ -2,6 +2,7 @@
 
 ``python -m tests.simulation --seed 17`` prints what happens in one seed;
 ``python -m tests.simulation --seeds 0-20000`` runs many, and prints those that found something.
+With ``--streams``, instances read a stream instead of counting.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import argparse
 import sys
 import time
 
-from tests.simulation.run import simulate
+from tests.simulation.run import Simulation, simulate
+from tests.simulation.streaming import Stream
 
 
 def main() -> int:
@@ -18,12 +20,14 @@ def main() -> int:
     choice = parser.add_mutually_exclusive_group(required=True)
     choice.add_argument("--seed", type=int, help="print the trace of this seed")
     choice.add_argument("--seeds", help="run these seeds, as FIRST-LAST")
+    parser.add_argument("--streams", action="store_true", help="let instances read a stream")
     given = parser.parse_args()
-    return show(given.seed) if given.seed is not None else soak(given.seeds)
+    kind = Stream if given.streams else Simulation
+    return show(given.seed, kind) if given.seed is not None else soak(given.seeds, kind)
 
 
-def show(seed: int) -> int:
-    run = simulate(seed, record=True)
+def show(seed: int, kind: type[Simulation]) -> int:
+    run = simulate(seed, record=True, kind=kind)
     sys.stdout.write("\n".join(run.trace) + "\n")
     sys.stdout.write(
         f"{run.seconds:.0f} virtual seconds, {run.events} events, {run.terms} terms, "
@@ -32,12 +36,13 @@ def show(seed: int) -> int:
     return 1 if run.violation else 0
 
 
-def soak(seeds: str) -> int:
+def soak(seeds: str, kind: type[Simulation]) -> int:
     first, _, last = seeds.partition("-")
     chosen = range(int(first), int(last or first) + 1)
-    began, found, epochs, late, ghosts = time.monotonic(), 0, 0, 0, 0
-    for run in map(simulate, chosen):
+    began, found, epochs, late, ghosts, rows, ends = time.monotonic(), 0, 0, 0, 0, 0, 0
+    for run in (simulate(seed, kind=kind) for seed in chosen):
         epochs, late, ghosts = epochs + run.epochs, late + run.late, ghosts + run.ghosts
+        rows, ends = rows + run.rows, ends + run.ended
         if run.violation:
             found += 1
             sys.stdout.write(f"{run.violation}\n")
@@ -47,6 +52,8 @@ def soak(seeds: str) -> int:
         f"{found} with a violation; {epochs} epochs, {late} committed by the record of a leader whose lease "
         f"was over, {ghosts} pruned records made anew with another outcome\n"
     )
+    if kind is Stream:
+        sys.stdout.write(f"{rows} rows, and {ends} streams that ended\n")
     return 1 if found else 0
 
 

@@ -44,6 +44,9 @@ class Run:
     late: int
     ghosts: int
     trace: list[str]
+    rows: int = 0
+    """What a stream has brought."""
+    ended: bool = False
 
 
 def simulate(seed: int, record: bool = False, kind: type[Simulation] | None = None) -> Run:

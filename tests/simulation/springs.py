@@ -79,6 +79,9 @@ def _veins(random: Random, storm: float, count: int, scattered: bool) -> dict[st
         vein = veins[name] = _vein(random, begin, storm)
         if len(name) < 4 and random.random() < 0.4:
             waiting += [(f"{name}{child}", vein.closes) for child in "ab"[: random.randint(1, 2)]]
+    # What nobody must miss most: the last one to close leaves another one behind.
+    for number in range(random.choice((0, 1, 3)) if veins else 0):
+        veins[f"q{number}"] = _vein(random, max(vein.closes for vein in veins.values()), 2.0)
     return veins
 
 

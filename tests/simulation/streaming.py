@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from types import SimpleNamespace
@@ -23,10 +24,10 @@ from tests.simulation.instances import CONFIG, Fleet, Instance
 from tests.simulation.invariants import Referee
 from tests.simulation.oracle import Oracle, StreamReferee
 from tests.simulation.participant import Grumble
-from tests.simulation.run import Simulation
+from tests.simulation.run import Run, Simulation
 from tests.simulation.springs import springs
 from tests.simulation.weather import Weather
-from tests.simulation.world import World
+from tests.simulation.world import Violation, World
 from tests.streams.support import LAYOUT, MemoryIngestion, MemoryStorage, SourceSpec
 
 _EVERY = 1.0
@@ -109,7 +110,7 @@ class Job(MemoryIngestion):
         mood = self._weather.mood()
         if mood in ("refusing", "raising"):
             raise Grumble("the job failed")
-        longest = 8.0 if mood == "slow" else 0.2
+        longest = 8.0 if mood == "slow" else self._instance.pace
         until = self._world.now + self._world.random.random() * longest
         while self._world.now < until:
             self._world.sleep(min(_SLICE, until - self._world.now))
@@ -122,6 +123,8 @@ class Reader(Instance):
 
     def __init__(self, stream: Stream, world: World, *arguments: Any) -> None:
         self._stream = stream
+        self.pace = world.random.choice((0.1, 0.5, 1.5))
+        """How long a job takes at most if nothing holds it up."""
         super().__init__(world, *arguments)
 
     def polls(self, parts: Mapping[PartName, PartState]) -> None:
@@ -164,7 +167,7 @@ class Reader(Instance):
 class Stream(Simulation):
     """One seed of a stream."""
 
-    recovery = 60.0
+    recovery = 90.0
     expected = (*Simulation.expected, SessionLost, StoreUnavailable)
 
     def __init__(self, seed: int, record: bool) -> None:
@@ -196,3 +199,7 @@ class Stream(Simulation):
 
     def _missing(self) -> str | None:
         return self.oracle.missing()
+
+    def result(self, violation: Violation | None) -> Run:
+        run = super().result(violation)
+        return replace(run, rows=self.oracle.rows, ended=self.oracle.ended is not None)

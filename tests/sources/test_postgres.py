@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import InputError, NullInField, TransientError, TypeMismatch, UsageError
-from penstock.sources import conformance
+from penstock.sources import conformance, postgres
 from penstock.sources import state as states
 from penstock.sources.postgres import PostgresPart, PostgresSource
 from penstock.tables import Precision, Table
@@ -289,6 +289,25 @@ def test_a_transaction_that_is_prepared_meanwhile_is_waited_for(
     assert part.poll(10) is None
     other.execute(f"COMMIT PREPARED '{name}'")
     assert ids(part) == [1, 2]
+
+
+def test_who_is_waited_for_too_long_is_named_once(
+    server: Postgres,
+    db: psycopg.Connection[Any],
+    other: psycopg.Connection[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(postgres, "_PATIENCE", 0.0)
+    name = new_table(db)
+    fill(db, name, 1)
+    other.execute("BEGIN")
+    part = only(server, name)
+    for _ in range(2):
+        assert part.poll(10) is None
+    other.execute("ROLLBACK")
+    (told,) = [each.getMessage() for each in caplog.records if "waits for open transactions" in each.message]
+    assert f"backends: {other.info.backend_pid}" in told
 
 
 def test_writers_of_other_tables_hold_only_the_cautious_back(

@@ -9,19 +9,76 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from penstock.cli.desk import Desk
 from penstock.cli.joining import Teller
 from penstock.cli.output import amount, count
 from penstock.cli.signals import Signals
 from penstock.cli.story import Event
 from penstock.errors import EpochGone, PenstockError
+from penstock.stream_instances import Ending, StreamSupervisor
+from penstock.stream_job import StreamJob
+from penstock.streams import registry
 from penstock.streams.log import EpochLog
+from penstock.streams.observer import has_ended
+from penstock.streams.place import Place
+from penstock.streams.registry import StreamRecord
+from penstock.streams.supervisors import Supervisors
 
 if TYPE_CHECKING:
-    from penstock.stream_instances import Ending, StreamSupervisor
+    from penstock.project import StreamProject
+    from penstock.store import Store
     from penstock.streams.events import StreamEvent
 
 _EVERY = 5.0
 _QUIET = {"epoch", "batch"}
+_ENDINGS = {
+    "ended": "stream {name} has ended, and its outputs have everything",
+    "stopped": "stream {name} was stopped; what was committed is kept",
+    "left": "left stream {name}; what was committed is kept",
+}
+
+
+def run(
+    desk: Desk, project: StreamProject, instances: int | None, *, accept_changes: bool, verbose: bool
+) -> None:
+    """Run a stream, or join one that runs, until it ends, is stopped, or a signal asks to leave."""
+    config, stream, teller = desk.config, project.stream, Teller(desk.output)
+    record = registry.open_stream(desk.store, stream.name, stream.describe(), accept_changes)
+    # Made here to be refused here, and not by every child.
+    Place(config.store, config.storage, stream.name, record.id, config.tls)
+    if has_ended(desk.store, record):
+        teller.tell(_ended("ended", record))
+        return
+    record = _ask_for(desk.store, record, instances, teller)
+    log = EpochLog(desk.store, desk.storage, record.layout)
+    with Narrator(teller, lambda after: progress(log, after), verbose=verbose) as narrator:
+        job = StreamJob(project.source, record.id, "", config)
+        ending = supervise(
+            StreamSupervisor(desk.store, record, job, instances or 1, narrator),
+            teller,
+        )
+    teller.tell(_ended(ending, record))
+
+
+def _ended(ending: Ending, record: StreamRecord) -> Event:
+    return Event(ending, _ENDINGS[ending].format(name=record.name), {"stream": record.name})
+
+
+def _ask_for(store: Store, record: StreamRecord, instances: int | None, teller: Teller) -> StreamRecord:
+    """Let the stream run, with as many instances as this command or an earlier rescale says."""
+    alone = not Supervisors(store, record.layout).live()
+    if alone and instances is not None:
+        record = registry.wish(store, record.name, instances=None)
+    if record.wanted == "stopped":
+        record = registry.wish(store, record.name, wanted="running")
+    if record.wanted == "suspended":
+        text = f"stream {record.name} is suspended: penstock stream resume {record.name}"
+        teller.tell(Event("suspended", text))
+    if record.instances is not None:
+        text = f"stream {record.name} was rescaled to {count(record.instances, 'instance')} in all"
+        text += "; --instances does not count" if instances is not None else ""
+        teller.tell(Event("scale", text, {"instances": record.instances}))
+    return record
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,12 +53,19 @@ class Holds:
     def begin(self, reader: str, epoch: int) -> None:
         """A named reader goes on after ``epoch``, also where it was further before. From now on it is heeded.
 
-        Raises `EpochGone` if what it needs is not retained any more.
+        Raises `EpochGone` if what it needs is not retained any more; then it is not heeded.
         """
         _check(reader)
-        if self._write(self._key(reader), reader, epoch, lambda found: found == epoch):
-            self._publish()
         self._check_retained(epoch)
+        if not self._write(self._key(reader), reader, epoch, lambda found: found == epoch):
+            return
+        self._publish()
+        try:
+            self._check_retained(epoch)
+        except EpochGone:
+            # It went in the very moment. Left there, the position would keep everything else for ever.
+            self.drop(reader)
+            raise
 
     def begin_at_floor(self, reader: str) -> int:
         """A named reader begins with the oldest epoch that is retained; the epoch before that."""

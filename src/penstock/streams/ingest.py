@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from penstock.streams.stream import SourceSpec
 
 _CHUNK = 1 << 16
+_LEAST = 1 << 10
 _CANCEL_EVERY = 0.2
 
 _ANSWER = pa.schema(
@@ -195,25 +196,31 @@ class _Poll:
         intake = Intake(self.storage, f"{self.prefix}-{number}-{attempt}", self.codec, self.thresholds)
         with _Desk(self.stream, self.sources) as desk:
             with intake:
-                for ticket in self.shares[number]:
-                    desk.open(ticket)
-                self._fill(desk, intake)
+                self._fill(desk, intake, self.shares[number])
                 states = desk.snapshots()
             desk.suspend(states)
         return _answer(states, intake)
 
-    def _fill(self, desk: _Desk, intake: Intake) -> None:
-        """Go round the parts until all have nothing more, or the limits are reached."""
+    def _fill(self, desk: _Desk, intake: Intake, tickets: Sequence[Ticket]) -> None:
+        """Go round the parts until all have nothing more, or the limits are reached.
+
+        A part is opened when its turn comes, and those whose turn does not come stay as they are: thousands
+        of them need not be open at once.
+        """
         deadline = time.monotonic() + self.limits.seconds
-        waiting = deque(desk.parts)
+        waiting = deque(tickets)
         waiting.rotate(-self.turn)
         while waiting and intake.rows < self.limits.rows and intake.bytes < self.limits.bytes:
-            name = waiting.popleft()
-            left = self.limits.rows - intake.rows
-            fair = max(1, min(_CHUNK, left // (len(waiting) + 1)))
+            ticket = waiting.popleft()
+            name, left = ticket.name, self.limits.rows - intake.rows
+            fair = min(left, _CHUNK, max(_LEAST, left // (len(waiting) + 1)))
+            desk.open(ticket)
             brought = desk.poll(name, fair)
-            if intake.take(self.sources[name.source], name.part, brought) and not desk.is_finished(name):
-                waiting.append(name)
+            came = intake.take(self.sources[name.source], name.part, brought)
+            if desk.is_finished(name):
+                desk.finish(name)
+            elif came:
+                waiting.append(ticket)
             if time.monotonic() >= deadline:
                 return
 
@@ -244,7 +251,7 @@ class _Desk:
         self._stream = stream
         self._sources = sources
         self.parts: dict[PartName, Part] = {}
-        self._finished: set[PartName] = set()
+        self._finished: dict[PartName, PartState] = {}
 
     def __enter__(self) -> _Desk:
         return self
@@ -255,7 +262,10 @@ class _Desk:
         self.parts.clear()
 
     def open(self, ticket: Ticket) -> None:
+        """Open a part that is not open yet."""
         name, state = ticket.name, ticket.state
+        if name in self.parts:
+            return
         part = HOST.take(self._key(name), state)
         if part is None:
             value = None if state is None else decode(str(name), state)
@@ -283,8 +293,16 @@ class _Desk:
         with _asking(name, "is_finished"):
             return bool(self.parts[name].is_finished())
 
+    def finish(self, name: PartName) -> None:
+        """Take the last state of a part, and let go of it."""
+        part = self.parts[name]
+        self._finished[name] = self._state(name, "snapshot", part.snapshot)
+        close(self.parts.pop(name), self._key(name))
+
     def snapshots(self) -> dict[PartName, PartState]:
-        return {name: self._state(name, "snapshot", part.snapshot) for name, part in self.parts.items()}
+        """The states of all parts that were opened."""
+        states = {name: self._state(name, "snapshot", part.snapshot) for name, part in self.parts.items()}
+        return states | self._finished
 
     def collected(self) -> dict[PartName, PartState]:
         return {name: self._state(name, "collect", part.collect) for name, part in self.parts.items()}
@@ -296,15 +314,14 @@ class _Desk:
         return PartState(encode(str(name), value), finished)
 
     def suspend(self, states: Mapping[PartName, PartState]) -> None:
-        """Set aside those that go on; the others are closed with the block."""
-        for name, known in states.items():
-            if known.finished or known.state is None:
-                continue
+        """Set aside those that go on."""
+        going_on = [name for name in self.parts if not states[name].finished]
+        for name in going_on:
             with _asking(name, "suspend"):
                 self.parts[name].suspend()
-        for name, known in states.items():
-            if not known.finished and known.state is not None:
-                HOST.keep(self._key(name), known.state, self.parts.pop(name))
+        for name in going_on:
+            if (state := states[name].state) is not None:
+                HOST.keep(self._key(name), state, self.parts.pop(name))
 
     def _key(self, name: PartName) -> Key:
         return self._stream, name.source, name.part

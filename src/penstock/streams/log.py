@@ -124,7 +124,7 @@ class EpochLog:
             view = self.view()
             if view.newest > after:
                 return view.newest
-            while self._room.newest.scope(SCOPE).committed == view.committed:
+            while self._room.newest.scope(SCOPE).committed <= view.committed:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     return None

@@ -11,7 +11,7 @@ from typing import Any
 from penstock.cluster import codec, sight
 from penstock.cluster.assignment import part_owner
 from penstock.cluster.keys import Keys
-from penstock.cluster.model import Control, Decision, Kind, Outcome, Snapshot
+from penstock.cluster.model import Control, Decision, Outcome
 from penstock.cluster.observer import Observer
 from penstock.cluster.records import Records
 from penstock.cluster.room import Room
@@ -23,8 +23,9 @@ from penstock.storage import Storage
 from penstock.store.base import Store
 from penstock.streams import registry
 from penstock.streams.claims import Claims, OutputClaim
+from penstock.streams.figures import Parts, brought_by, moved, pause, speed
 from penstock.streams.log import EpochLog, View
-from penstock.streams.model import END, SCOPE, Brought, PartName, PartState, Standing
+from penstock.streams.model import END, SCOPE, PartName, PartState, Standing
 from penstock.streams.registry import StreamRecord
 from penstock.streams.supervisors import Supervisors
 from penstock.streams.views import (
@@ -33,6 +34,7 @@ from penstock.streams.views import (
     OutputView,
     RescaleView,
     SourceView,
+    State,
     StreamView,
     SupervisorView,
     judge,
@@ -40,8 +42,6 @@ from penstock.streams.views import (
 
 _RECENT = 20
 _EPOCH_TIME = datetime(1970, 1, 1, tzinfo=UTC)
-
-Parts = Mapping[PartName, PartState]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +160,11 @@ class StreamObserver:
             SupervisorView(each.id, each.host, each.pid, each.instances) for each in self._supervisors.live()
         )
         size, cap = now.view.size, self._settings.queue_bytes
+        state = judge(self._facts(now, supervised=bool(supervisors)))
         return StreamView(
             name=now.record.name,
             id=now.record.id,
-            state=judge(self._facts(now, supervised=bool(supervisors))),
+            state=state,
             wanted=now.record.wanted,
             reason=_failure(now),
             created=now.record.created,
@@ -171,8 +172,8 @@ class StreamObserver:
             oldest=now.view.floor,
             rows=_rows(now.view),
             bytes=size,
-            late=sum(each.late for decision in recent for each in _brought(decision)),
-            speed=speed(recent),
+            late=sum(each.late for decision in recent for each in brought_by(decision)),
+            speed=speed(recent) if state in (State.RUNNING, State.FAILING) else None,
             queue=size / cap,
             queue_bytes=cap,
             instances_wanted=now.record.instances,
@@ -242,37 +243,6 @@ def outputs_of(record: StreamRecord) -> Mapping[str, Any]:
     return found
 
 
-def speed(decided: Sequence[Decision]) -> float | None:
-    """Rows for each second over committed epochs; None while there are too few of them."""
-    committed = [each for each in decided if each.outcome is Outcome.COMMIT]
-    times = [_time(each.at) for each in committed]
-    if len(committed) < 2 or times[0] is None or times[-1] is None or times[-1] <= times[0]:
-        return None
-    rows = sum(brought.rows for decision in committed[1:] for brought in _brought(decision))
-    return rows / (times[-1] - times[0]).total_seconds()
-
-
-def pause(decided: Sequence[Decision], version: int) -> float | None:
-    """Seconds between the last ordinary commit before an assignment and the first one under it."""
-    ordinary = [d for d in decided if d.outcome is Outcome.COMMIT and d.kind is Kind.EPOCH]
-    before = [_time(each.at) for each in ordinary if each.assignment < version]
-    after = [_time(each.at) for each in ordinary if each.assignment >= version]
-    if not before or not after or before[-1] is None or after[0] is None:
-        return None
-    return max(0.0, (after[0] - before[-1]).total_seconds())
-
-
-def moved(before: Snapshot | None, after: Snapshot, parts: Parts) -> float | None:
-    """The share of the parts that have another owner than before."""
-    if before is None or not before.seats or not after.seats or not parts:
-        return None
-    changed = sum(
-        part_owner(before.seats, name.source, name.part) != part_owner(after.seats, name.source, name.part)
-        for name in parts
-    )
-    return changed / len(parts)
-
-
 def _instances(now: Moment, leader: str | None) -> tuple[InstanceView, ...]:
     seats = now.seen.control.assignment.seats
     owned: Counter[str] = Counter()
@@ -318,10 +288,6 @@ def _rows(view: View) -> int:
     return in_log + sum(epoch.rows for epoch in view.tail.epochs)
 
 
-def _brought(decision: Decision) -> list[Brought]:
-    return [Brought.decode(text) for text in decision.files]
-
-
 def _newest(standings: Sequence[Standing]) -> dict[str, int]:
     newest: dict[str, int] = {}
     for standing in standings:
@@ -335,11 +301,4 @@ def _event_time(microseconds: int | None) -> datetime | None:
     try:
         return None if microseconds is None else _EPOCH_TIME + timedelta(microseconds=microseconds)
     except OverflowError:
-        return None
-
-
-def _time(text: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
         return None

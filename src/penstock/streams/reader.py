@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from penstock.errors import UsageError
+from penstock.errors import StreamError, UsageError
 from penstock.spark.faults import carried
 from penstock.spark.fitting import fit
 from penstock.spark.flow import Batches
@@ -156,6 +156,7 @@ class EpochStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
                 return start
             newest = desk.log.wait(after, 0.0 if self._last is not None else self._options.wait)
             if newest is None:
+                desk.check(after)
                 return start
             self._newest = newest
             if self._last is not None:
@@ -229,6 +230,15 @@ class _Desk:
         if self._reader is not None and not self._begun:
             self._holds.begin(self._reader, epoch)
         self._begun = True
+
+    def check(self, epoch: int) -> None:
+        """Raise `StreamError` if the stream is not as far as its reader: then it is not the same any more."""
+        if epoch > (committed := self.log.committed()):
+            raise StreamError(
+                f"stream {self.log.layout.stream} has come to epoch {committed}, "
+                f"but its reader was at {epoch}",
+                hint="if the store was restored from a backup, begin with a new checkpoint",
+            )
 
     def advance(self, epoch: int) -> None:
         if self._reader is not None:

@@ -33,7 +33,8 @@ class StreamRhythm:
         self._decided = decided
         self._seen = 0
         self._failures = 0
-        self._pause = 0.0
+        # The first epoch of a leader is due at once, whatever stands here; one that cannot begin is not.
+        self._pause = every
 
     def __call__(self, last: Decision | None) -> float | None:
         if last is not None and last.epoch != self._seen:

@@ -75,7 +75,8 @@ class Sweeper:
 
     def segments(self) -> int:
         """Delete segments that were merged into others, unless somebody reads the log as it was."""
-        found = [path for path, _ in self._storage.list(self._layout.log)]
+        # Those that begin with a point are being written.
+        found = [path for path, _ in self._storage.list(self._layout.log) if "/." not in path]
         if len(found) <= len(self._log.view().document.segments):
             return 0
         # Whoever wrote one of them and has not named it yet must write a new one, since the document changes.

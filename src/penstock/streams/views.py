@@ -107,7 +107,7 @@ class StreamView:
     late: int
     """Late rows among the newest epochs, those that ``speed`` is about."""
     speed: float | None
-    """Rows for each second, over the newest epochs."""
+    """Rows for each second, over the newest epochs; None while none are driven."""
     queue: float
     """How full the queue is: 1 is its cap, ``queue_bytes``."""
     queue_bytes: int

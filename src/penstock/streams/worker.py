@@ -201,8 +201,6 @@ class StreamWorker(Participant):
         polled = self._ingestion.poll(prefix, parts, limits, thresholds, barrier.epoch)
         reach("stream.polled")
         self._allowance.learn(polled)
-        if lost := parts.keys() - polled.states.keys():
-            raise StreamError(f"Spark brought no state for part {min(lost)}")
         return polled
 
     def _watermark(self, before: Holding, complete: bool | None) -> int | None:

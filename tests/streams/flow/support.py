@@ -118,7 +118,11 @@ class Result:
         return [row for batch in self.batches for row in batch]
 
     def tuples(self, *names: str) -> list[tuple[Any, ...]]:
-        return sorted((tuple(row[name] for name in names) for row in self.rows), key=repr)
+        """Some fields of all rows, sorted; None comes last."""
+        return sorted(
+            (tuple(row[name] for name in names) for row in self.rows),
+            key=lambda found: [(each is None, each) for each in found],
+        )
 
 
 @dataclass

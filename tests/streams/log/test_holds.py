@@ -65,7 +65,23 @@ def test_who_begins_below_the_floor_is_told(made: Made, holds: Holds) -> None:
     made.log.raise_floor(lambda view: 4)
     with pytest.raises(EpochGone, match="epoch 3 is not retained"):
         holds.begin("copy", 2)
+    assert holds.list() == []
     assert holds.begin_at_floor("fresh") == 3
+
+
+def test_who_begins_while_it_goes_does_not_keep_the_rest(
+    made: Made, holds: Holds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish = holds._publish
+
+    def too_late() -> None:
+        made.log.raise_floor(lambda view: 4)
+        publish()
+
+    monkeypatch.setattr(holds, "_publish", too_late)
+    with pytest.raises(EpochGone):
+        holds.begin("copy", 0)
+    assert holds.positions() == frozenset()
 
 
 def test_names_of_readers(holds: Holds) -> None:

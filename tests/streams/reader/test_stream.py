@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
-from penstock.errors import CorruptFile, EpochGone, PenstockError, UsageError
+from penstock.errors import CorruptFile, EpochGone, PenstockError, StreamError, UsageError
 from penstock.spark.faults import decode
 from penstock.streams.holds import Holds
 from penstock.streams.model import RowFile
+from penstock.streams.options import ReadOptions
 from penstock.streams.place import Place
-from penstock.streams.reader import read_stream
+from penstock.streams.reader import EpochStreamReader, read_stream
 from penstock.streams.retention import Keeper
 from penstock.streams.schemas import END_OF_TIME
+from penstock.tables import spark_schema
 from tests.cluster.support import until
 from tests.streams.log.support import NOON, SCHEMA, Made
 
@@ -217,6 +219,18 @@ def test_a_missing_row_file_is_named(made: Made, query: Query, read: Callable[..
     failure = query.failure(read())
     assert isinstance(failure, CorruptFile)
     assert path in failure.what
+
+
+def test_a_stream_that_went_back_is_noticed(made: Made, place: Place) -> None:
+    """Its numbers will be used again, and the reader would skip them."""
+    made.commit(1)
+    reader = EpochStreamReader(ReadOptions(place, "numbers", wait=0.0), spark_schema(SCHEMA))
+    try:
+        with pytest.raises(Exception, match="has come to epoch 1, but its reader was at 7") as caught:
+            reader.latestOffset({"epoch": 7}, reader.getDefaultReadLimit())
+        assert isinstance(decode(caught.value), StreamError)
+    finally:
+        reader.stop()
 
 
 def test_a_missing_portion_is_named(made: Made, query: Query, read: Callable[..., DataFrame]) -> None:

@@ -32,7 +32,9 @@ def tree(tmp_path: Path) -> Manifests:
 def grow(tree: Manifests, count: int, files: int = 1) -> Levels:
     levels: Levels = ()
     for batch in range(count):
-        levels = grown(levels, tree.add(entry(batch, files)), tree.fold)
+        levels, needless = grown(levels, tree.add(entry(batch, files)), tree.fold)
+        for node in needless:
+            tree._storage.delete(tree.path(node))
     return levels
 
 

@@ -235,6 +235,19 @@ def test_neither_document_nor_a_batch_grows_with_the_history(
     assert len(table.files(epoch=40)) == 41
 
 
+@pytest.mark.parametrize("copied", [4096, 5, 0])
+def test_manifests_that_were_folded_are_removed_if_nothing_needs_them(
+    output: Bench, table: StreamTable, storage: Storage, monkeypatch: pytest.MonkeyPatch, copied: int
+) -> None:
+    monkeypatch.setattr(module, "_LINGER", 0.0)
+    monkeypatch.setattr(manifests, "COPIED", copied)
+    writer = output.open(ParquetSink(), 1)
+    for n in range(FAN * FAN + 1):
+        writer.write(output.frame(sales(n, 1)), number(n))
+    assert arrow_rows(table) == plain(row for n in range(FAN * FAN + 1) for row in sales(n, 1))
+    assert table.sweep(dry_run=True).files == 0
+
+
 def test_at_epoch(output: Bench, table: StreamTable, spark: SparkSession) -> None:
     writer = output.open(ParquetSink(), 1)
     for batch, epoch in enumerate([2, 2, 5, 6]):

@@ -20,9 +20,8 @@ from penstock.config import shown_url
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
-    from penstock.store import Store
     from penstock.streams.observer import StreamObserver
-    from penstock.streams.registry import StreamRecord, Wanted
+    from penstock.streams.registry import Wanted
     from penstock.streams.views import StreamView
 
 _LOOK_EVERY = 0.2
@@ -84,62 +83,12 @@ def start(
     with the same store and storage, joins it. Ctrl-C leaves with everything committed; another one leaves at
     once.
     """
-    from penstock.cli.joining import Teller
-    from penstock.cli.story import Event
-    from penstock.cli.streaming import Narrator, progress, supervise
+    from penstock.cli.streaming import run
     from penstock.project import load_stream
-    from penstock.stream_instances import StreamSupervisor
-    from penstock.stream_job import StreamJob
-    from penstock.streams import registry
-    from penstock.streams.log import EpochLog
-    from penstock.streams.observer import has_ended
-    from penstock.streams.place import Place
 
     desk.flags({"spark.master": master})
-    config, project = desk.config, load_stream(source)
-    name = registry.check_name(project.stream.name)
-    record = registry.open_stream(desk.store, name, project.stream.describe(), accept_changes)
-    Place(config.store, config.storage, name, record.id, config.tls)  # refuses what children could not use
-    teller = Teller(desk.output)
-    if has_ended(desk.store, record):
-        teller.tell(Event("ended", f"stream {name} has ended, and its outputs have everything"))
-        return exits.COMPLETE
-    record = _ask_for(desk.store, record, instances, teller)
-    log = EpochLog(desk.store, desk.storage, record.layout)
-    with Narrator(teller, lambda after: progress(log, after), verbose=verbose) as narrator:
-        job = StreamJob(project.source, record.id, "", config)
-        supervisor = StreamSupervisor(desk.store, record, job, instances or 1, narrator)
-        ending = supervise(supervisor, teller)
-    teller.tell(Event(ending, _ENDINGS[ending].format(name=name)))
+    run(desk, load_stream(source), instances, accept_changes=accept_changes, verbose=verbose)
     return exits.COMPLETE
-
-
-_ENDINGS = {
-    "ended": "stream {name} has ended, and its outputs have everything",
-    "stopped": "stream {name} was stopped; what was committed is kept",
-    "left": "left stream {name}; what was committed is kept",
-}
-
-
-def _ask_for(store: Store, record: StreamRecord, instances: int | None, teller: Any) -> StreamRecord:
-    """Let the stream run, with as many instances as this command or an earlier rescale says."""
-    from penstock.cli.story import Event
-    from penstock.streams import registry
-    from penstock.streams.supervisors import Supervisors
-
-    alone = not Supervisors(store, record.layout).live()
-    if alone and instances is not None:
-        record = registry.wish(store, record.name, instances=None)
-    if record.wanted == "stopped":
-        record = registry.wish(store, record.name, wanted="running")
-    if record.wanted == "suspended":
-        text = f"stream {record.name} is suspended: penstock stream resume {record.name}"
-        teller.tell(Event("suspended", text))
-    if record.instances is not None:
-        text = f"stream {record.name} was rescaled to {count(record.instances, 'instance')} in all"
-        text += "; --instances does not count" if instances is not None else ""
-        teller.tell(Event("scale", text, {"instances": record.instances}))
-    return record
 
 
 @command.command()
@@ -154,7 +103,6 @@ def stop(desk: Desk, name: str, seconds: float | None) -> int:
         desk,
         name,
         "stopped",
-        "stopping: its instances leave",
         seconds,
         lambda: not registry.at_work(desk.store, registry.load(desk.store, name)),
     )
@@ -166,7 +114,7 @@ def stop(desk: Desk, name: str, seconds: float | None) -> int:
 @with_desk
 def suspend(desk: Desk, name: str, seconds: float | None) -> int:
     """Begin no more epochs, and keep the processes. `resume` goes on at once."""
-    return _wish(desk, name, "suspended", "suspended", seconds, _Rest(_observer(desk, name)))
+    return _wish(desk, name, "suspended", seconds, _Rest(_observer(desk, name)))
 
 
 @command.command()
@@ -181,7 +129,7 @@ def resume(desk: Desk, name: str) -> int:
         raise UsageError(
             f"stream {name!r} was stopped, not suspended", hint="start it: penstock stream start FILE"
         )
-    return _wish(desk, name, "running", "running", None, lambda: True)
+    return _wish(desk, name, "running", None, lambda: True)
 
 
 @command.command(epilog=_CODES)
@@ -313,14 +261,13 @@ class _Rest:
         return now - self._since >= _AT_REST
 
 
-def _wish(
-    desk: Desk, name: str, wanted: Wanted, done: str, seconds: float | None, ready: Callable[[], bool]
-) -> int:
+def _wish(desk: Desk, name: str, wanted: Wanted, seconds: float | None, ready: Callable[[], bool]) -> int:
     from penstock.streams import registry
 
     record = registry.wish(desk.known, name, wanted=wanted)
     code = _await(desk, seconds, ready)
-    desk.output.show(screens.Wish(record, done))
+    is_so = seconds is not None and code == exits.COMPLETE
+    desk.output.show(screens.Wish(record, wanted if is_so else f"{wanted} from now on"))
     return code
 
 

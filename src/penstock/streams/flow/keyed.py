@@ -100,7 +100,7 @@ class KeyedRows:
             stateful=True,
             expires=before.expires or expiry is not None,
         )
-        first = encoded(site, "at first", state)
+        first = encoded(site, "at first", state, DefinitionError)
         node = StatefullyMapped(site, (self.rows.node,), self.keys, function, first, expiry, shape)
         return replace(self.rows, node=node, shape=shape)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from penstock.errors import BadState, TransformFailed
+from penstock.errors import BadState, TerminalError, TransformFailed
 from penstock.pipeline.fingerprint import code_digest
 from penstock.sources.state import State, decode, encode
 from penstock.spark.faults import carried
@@ -63,15 +63,13 @@ class StatefullyMapped(Node):
         }
 
 
-def encoded(site: Site, key: Any, state: State) -> str:
-    """The state as text; the error names operator and key."""
+def encoded(site: Site, whose: str, state: State, kind: type[TerminalError] = BadState) -> str:
+    """The state as text; the error names the operator and ``whose`` state it is."""
     try:
         return encode("", state)
     except BadState as error:
         what = error.what.partition(": ")[2] or error.what
-        raise site.error(
-            BadState, f"has a state for key {key!r} that cannot be kept: {what}", hint=error.hint
-        ) from error
+        raise site.error(kind, f"has a state {whose} that cannot be kept: {what}", hint=error.hint) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +93,7 @@ class _Keeper:
         if found:
             # Spark's own complaint about a wrong type names neither field nor function.
             found = self.made.batch(found).to_pylist()
-        return None if state is None else encoded(self.site, shown, state), found
+        return None if state is None else encoded(self.site, f"for key {shown!r}", state), found
 
     def _called(self, key: Any, row: dict[str, Any], state: State) -> tuple[State, list[Row]]:
         returned = called(self.site, self.function, key, row, state)

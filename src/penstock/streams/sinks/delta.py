@@ -23,7 +23,7 @@ from penstock.errors import StaleToken, TransientError, UsageError
 from penstock.failpoints import reach
 from penstock.storage import Storage
 from penstock.streams.sinks.base import Batch, Mode, Sink, Target, Writer, pass_over, repeats
-from penstock.streams.sinks.delta_files import DataFile, write
+from penstock.streams.sinks.delta_files import DataFile, loosened, write
 from penstock.streams.sinks.delta_table import check_table, translated
 from penstock.streams.sinks.shape import flow_of
 
@@ -178,7 +178,7 @@ class _DeltaWriter(Writer):
         try:
             table = DeltaTable.create(
                 self._storage.root,
-                self._schema,
+                loosened(self._schema),
                 partition_by=list(self._partition_by),
                 commit_properties=CommitProperties(
                     app_transactions=[Transaction(self._owner, self._target.token)]

@@ -50,7 +50,7 @@ def write(
     if partition_by:
         # So that a task has one file open at a time.
         flow = replace(flow, origin=flow.frame(spark).sortWithinPartitions(*partition_by))
-    schema = pa.schema([field for field in flow.schema if field.name not in partition_by])
+    schema = pa.schema([field for field in loosened(flow.schema) if field.name not in partition_by])
     try:
         answers = flow.run(spark, (_Write(storage, folder, schema, partition_by),), _ANSWER).collect()
     except PenstockError:
@@ -138,7 +138,24 @@ def _gathered(pieces: Batches, schema: pa.Schema) -> Iterator[pa.Table]:
         waiting.append(piece)
         rows += piece.num_rows
         if rows >= _ROW_GROUP:
-            yield pa.Table.from_batches(waiting, schema)
+            yield pa.Table.from_batches(waiting).cast(schema)
             waiting, rows = [], 0
     if waiting:
-        yield pa.Table.from_batches(waiting, schema)
+        yield pa.Table.from_batches(waiting).cast(schema)
+
+
+def loosened(schema: pa.Schema) -> pa.Schema:
+    """The schema for files and readers: inside what is nested, everything may be null.
+
+    Arrow takes the parts of a struct that is null for nulls of their own, and otherwise refuses to write or
+    to read them. Rows that really have nulls where none are declared are found before they get here.
+    """
+    return pa.schema([field.with_type(_loosened(field.type)) for field in schema])
+
+
+def _loosened(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(part.name, _loosened(part.type)) for part in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field(kind.value_field.name, _loosened(kind.value_type)))
+    return kind

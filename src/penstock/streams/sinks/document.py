@@ -77,12 +77,12 @@ class State:
         levels = tuple(tuple(Node(*node) for node in nodes) for nodes in found["levels"])
         return cls(**{**found, "shape": shape, "levels": levels})
 
-    def newest(self, keep: int) -> State:
-        """Only the newest ``keep`` batches of a table whose batches each hold all of it."""
-        nodes = self.levels[0] if self.levels else ()
-        if len(nodes) <= keep:
-            return self
-        return replace(self, levels=(nodes[-keep:],), first=nodes[-keep].since)
+    def replaced(self, node: Node, keep: int) -> tuple[State, tuple[Node, ...]]:
+        """The table with a batch that holds all of it: the newest ``keep`` stay, the others are let go."""
+        nodes = (*(self.levels[0] if self.levels else ()), node)
+        kept = nodes[-keep:]
+        first = self.first if len(nodes) <= keep else kept[0].since
+        return replace(self, levels=(kept,), first=first), nodes[:-keep]
 
 
 class Read(NamedTuple):

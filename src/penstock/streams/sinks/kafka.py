@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -48,6 +49,9 @@ _JSON = {
 }
 _SENT = pa.schema([("sent", pa.int64())])
 
+_IDLE: dict[tuple[int, str], Any] = {}
+"""Producers of this process that no task uses. A new one takes half a second until it may send."""
+
 
 @dataclass(frozen=True, slots=True)
 class KafkaSink(Sink):
@@ -75,8 +79,8 @@ class KafkaSink(Sink):
 
     servers: str
     topic: str
-    value: str | Field = "json"
-    key: str | Field | None = None
+    value: object = "json"
+    key: object = None
     conf: Mapping[str, object] = field(default_factory=dict, repr=False)
 
     exactly_once: ClassVar[bool] = False
@@ -212,17 +216,23 @@ class _Produce:
     def __call__(self, batches: Batches) -> Batches:
         with carried(self.sink):
             sender: _Sender | None = None
-            for batch in batches:
-                if batch.num_rows:
-                    sender = sender or _Sender(self)
-                    sender.send(batch)
+            try:
+                for batch in batches:
+                    if batch.num_rows:
+                        sender = sender or _Sender(self)
+                        sender.send(batch)
+                if sender is not None:
+                    sender.finish()
+            except BaseException:
+                if sender is not None:
+                    sender.give_up()
+                raise
             if sender is not None:
-                sender.finish()
                 yield pa.RecordBatch.from_pylist([{"sent": sender.sent}], schema=_SENT)
 
 
 class _Sender:
-    """A producer for one task. An error of any record is the error of the task."""
+    """A producer at work for one task. An error of any record is the error of the task."""
 
     def __init__(self, task: _Produce) -> None:
         self._task = task
@@ -230,8 +240,12 @@ class _Sender:
         self._failed: list[Any] = []
         self._delivered = 0
         self.sent = 0
-        with told(task.sink, task.settings):
-            self._producer = kafka().Producer(dict(task.settings))
+        # A process that was forked has none of the threads of its parent's producers.
+        self._name = (os.getpid(), repr(sorted(task.settings.items())))
+        self._producer = _IDLE.pop(self._name, None)
+        if self._producer is None:
+            with told(task.sink, task.settings):
+                self._producer = kafka().Producer(dict(task.settings))
 
     def send(self, batch: pa.RecordBatch) -> None:
         keys, values, nulls, rows = (batch.column(n).to_pylist() for n in range(4))
@@ -245,7 +259,7 @@ class _Sender:
             self._produce(key, value, [*self._task.headers, ("penstock-row", row.encode())])
 
     def finish(self) -> None:
-        """Wait for all acknowledgements."""
+        """Wait for all acknowledgements; then another task may have the producer."""
         waiting = self._producer.flush(self._seconds + _ANSWER)
         self._raise_failure()
         if waiting or self._delivered != self.sent:
@@ -254,6 +268,13 @@ class _Sender:
                 f"{self._task.sink}: {missing} of {self.sent} records were not acknowledged",
                 left="the batch comes again",
             )
+
+        _IDLE[self._name] = self._producer
+
+    def give_up(self) -> None:
+        """Send nothing more of what waits; nobody uses the producer again."""
+        self._producer.purge()
+        self._producer.poll(0)
 
     def _produce(self, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]) -> None:
         deadline = time.monotonic() + self._seconds
@@ -288,8 +309,13 @@ def _failure(error: Any, task: _Produce) -> PenstockError:
     return type(found)(found.what, left="records of this batch may be in the topic; the batch comes again")
 
 
-def _name(of: str | Field) -> str:
-    return of.name if isinstance(of, Field) else of
+def _name(of: object) -> str:
+    """The name of a field, given as ``Sale.city`` or as a text."""
+    if isinstance(of, Field):
+        return of.name
+    if isinstance(of, str):
+        return of
+    raise UsageError(f"{of!r} is not a field", hint="give a field as Sale.city, or its name")
 
 
 def _check(target: Target, name: str, kinds: tuple[str, ...], *types: pa.DataType) -> None:

@@ -63,6 +63,20 @@ Levels = tuple[tuple[Node, ...], ...]
 """The nodes that a table refers to itself, by level. Those of higher levels are about older batches."""
 
 
+class Folded(NamedTuple):
+    """A new node. Those that it was made of are needed no longer if their entries were copied."""
+
+    node: Node
+    copied: bool
+
+
+class Grown(NamedTuple):
+    """A tree with one batch more, and the nodes that nothing in it refers to any more."""
+
+    levels: Levels
+    needless: tuple[Node, ...]
+
+
 class Found(NamedTuple):
     """What was read of a tree."""
 
@@ -84,12 +98,12 @@ class Manifests:
         """Write the manifest of one batch."""
         return self._write(0, (entry.batch, entry.batch), (entry.epoch, entry.epoch), entries=[entry])
 
-    def fold(self, level: int, nodes: Sequence[Node]) -> Node:
+    def fold(self, level: int, nodes: Sequence[Node]) -> Folded:
         """Write the manifest that takes the place of adjacent ones."""
         batches, epochs = (nodes[0].first, nodes[-1].last), (nodes[0].since, nodes[-1].until)
         if sum(node.files for node in nodes) > COPIED:
-            return self._write(level, batches, epochs, nodes=nodes)
-        return self._write(level, batches, epochs, entries=self.read(nodes).entries)
+            return Folded(self._write(level, batches, epochs, nodes=nodes), copied=False)
+        return Folded(self._write(level, batches, epochs, entries=self.read(nodes).entries), copied=True)
 
     def read(self, nodes: Iterable[Node], wanted: Callable[[Node], bool] = lambda _: True) -> Found:
         """Everything below those nodes that are wanted, in the order of the batches.
@@ -127,16 +141,18 @@ class Manifests:
         return node
 
 
-def grown(levels: Levels, node: Node, fold: Callable[[int, Sequence[Node]], Node]) -> Levels:
+def grown(levels: Levels, node: Node, fold: Callable[[int, Sequence[Node]], Folded]) -> Grown:
     """The tree with one batch more. A level that is full with it is folded into the next."""
+    needless: list[Node] = []
     after: list[tuple[Node, ...]] = [*levels, ()]
     level = 0
     while len(nodes := (*after[level], node)) == FAN:
         after[level] = ()
-        node = fold(level + 1, nodes)
+        node, copied = fold(level + 1, nodes)
+        needless += nodes if copied else ()
         level += 1
     after[level] = nodes
-    return tuple(after if after[-1] else after[:-1])
+    return Grown(tuple(after if after[-1] else after[:-1]), tuple(needless))
 
 
 def in_order(levels: Levels) -> tuple[Node, ...]:

@@ -22,7 +22,7 @@ from penstock.storage import FileRecord, Storage
 from penstock.streams.layout import Layout
 from penstock.streams.sinks.base import Batch, Mode, Sink, Target, Writer, pass_over, repeats
 from penstock.streams.sinks.document import Place, Read, Shape, State
-from penstock.streams.sinks.manifests import Entry, Node, grown, in_order
+from penstock.streams.sinks.manifests import Entry, Node, grown
 from penstock.streams.sinks.shape import flow_of
 from penstock.streams.sinks.sweeping import sweep_recent
 
@@ -114,9 +114,9 @@ class _ParquetWriter(Writer):
         records = self._write_rows(frame, batch)
         reach("sink.parquet.files")
         entry = Entry(batch.number, max(batch.epoch, found.state.epoch), self._token, records)
-        before, after = self._commit(entry, batch, found)
+        needless = self._commit(entry, batch, found)
         reach("sink.parquet.committed")
-        self._retire(before, after)
+        self._retire(needless)
 
     def _write_rows(self, frame: DataFrame, batch: Batch) -> tuple[FileRecord, ...]:
         storage = self._place.storage
@@ -137,29 +137,29 @@ class _ParquetWriter(Writer):
             storage.remove_empty(folder)
         return records
 
-    def _commit(self, entry: Entry, batch: Batch, found: Read) -> tuple[State, State]:
-        """The states before and after; both are the same if the batch turns out to be there already."""
+    def _commit(self, entry: Entry, batch: Batch, found: Read) -> tuple[Node, ...]:
+        """Make the batch part of the table, unless it is by now; the nodes that are needless then."""
         node = self._place.manifests.add(entry) if self._shows(entry) else None
         reach("sink.parquet.manifest")
         while True:
-            after = self._with(found.state, entry, node, batch)
+            state, needless = self._grown(found.state, node)
+            ended = state.ended or batch.final
+            after = replace(state, token=self._token, batch=entry.batch, epoch=entry.epoch, ended=ended)
             reach("sink.parquet.folded")
             if self._place.store.cas(self._place.key, found.version, after.encode()) is not None:
-                return found.state, after
+                return needless
             found = self._current()
             if self._has(found.state, batch):
-                return found.state, found.state
+                return ()
 
-    def _with(self, state: State, entry: Entry, node: Node | None, batch: Batch) -> State:
-        after = replace(
-            state, token=self._token, batch=entry.batch, epoch=entry.epoch, ended=state.ended or batch.final
-        )
+    def _grown(self, state: State, node: Node | None) -> tuple[State, tuple[Node, ...]]:
+        """The table with one node more, and the nodes that it does not refer to any more."""
         if node is None:
-            return after
+            return state, ()
         if self._shape.mode == "complete":
-            nodes = state.levels[0] if state.levels else ()
-            return replace(after, levels=((*nodes, node),)).newest(self._keep)
-        return replace(after, levels=grown(state.levels, node, self._place.manifests.fold))
+            return state.replaced(node, self._keep)
+        levels, needless = grown(state.levels, node, self._place.manifests.fold)
+        return replace(state, levels=levels), needless
 
     def _shows(self, entry: Entry) -> bool:
         """Whether readers must know of the batch: one without rows only matters if it replaces others."""
@@ -194,11 +194,10 @@ class _ParquetWriter(Writer):
                 hint="take the change back, or give the output a new name",
             )
 
-    def _retire(self, before: State, after: State) -> None:
+    def _retire(self, needless: tuple[Node, ...]) -> None:
         """Remove, after a while, what the table has let go of; what a crash leaves is swept later."""
-        gone = tuple(node for node in in_order(before.levels) if node not in set(in_order(after.levels)))
-        if gone:
-            self._retired.append((self._clock() + _LINGER, gone))
+        if needless:
+            self._retired.append((self._clock() + _LINGER, needless))
         while self._retired and self._retired[0][0] <= self._clock():
             with suppress(OSError, PenstockError):
                 self._remove(self._retired.popleft()[1])

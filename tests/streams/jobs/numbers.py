@@ -1,0 +1,25 @@
+"""A stream of numbered rows whose every row can be accounted for. Parameters come from the environment."""
+
+from __future__ import annotations
+
+import os
+
+from penstock import Table
+from penstock.sources import RateSource, Ticks
+from penstock.streams.sinks import ParquetSink
+from penstock.streams.stream import Stream
+
+PARTS = int(os.environ.get("NUMBERS_PARTS", "12"))
+ROWS = int(os.environ.get("NUMBERS_ROWS", "2000"))
+PER_SECOND = float(os.environ.get("NUMBERS_PER_SECOND", "100"))
+
+
+class Counts(Table):
+    part: str
+    count: int
+
+
+stream = Stream("numbers")
+ticks = stream.source("ticks", RateSource(parts=PARTS, rows=ROWS, per_second=PER_SECOND))
+stream.output("all", ticks, ParquetSink())
+stream.output("counts", ticks.key_by(Ticks.part).count(to=Counts), ParquetSink())
