@@ -19,10 +19,10 @@ from pathlib import Path
 from pyflink.common import Configuration, Encoder  # type: ignore[import-not-found]
 from pyflink.datastream import StreamExecutionEnvironment  # type: ignore[import-not-found]
 from pyflink.datastream.connectors.file_system import (  # type: ignore[import-not-found]
-    BucketAssigner,
     FileSink,
     RollingPolicy,
 )
+from pyflink.java_gateway import get_gateway  # type: ignore[import-not-found]
 from pyflink.table import DataTypes, Schema, StreamTableEnvironment, Table  # type: ignore[import-not-found]
 from pyflink.table.changelog_mode import ChangelogMode  # type: ignore[import-not-found]
 from pyflink.table.udf import ScalarFunction, udf  # type: ignore[import-not-found]
@@ -102,22 +102,27 @@ def counts(tables: StreamTableEnvironment, load: Load) -> Table:
     )
 
 
+def remote(configuration: Configuration) -> StreamExecutionEnvironment:
+    """An environment that does as the configuration says: the one that PyFlink makes is always a local one."""
+    java = get_gateway().jvm.org.apache.flink.streaming.api.environment.StreamExecutionEnvironment
+    return StreamExecutionEnvironment(java(configuration._j_configuration))  # noqa: SLF001
+
+
 def schema() -> Schema:
     columns = Schema.new_builder().column("k", "BIGINT NOT NULL").column("n", "BIGINT NOT NULL")
     return columns.primary_key("k").build()
 
 
 def sink(load: Load) -> FileSink:
-    """Files of one checkpoint each, in one folder."""
+    """Files of one checkpoint each, in a folder for each hour."""
     rows = FileSink.for_row_format(load.folder("out").as_uri(), Encoder.simple_string_encoder())
-    rolled = rows.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())
-    return rolled.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner()).build()
+    return rows.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy()).build()
 
 
 def main(text: str) -> None:
     task = Task(**json.loads(text))
     load = Load.parse(task.load)
-    environment = StreamExecutionEnvironment.get_execution_environment(settings(task, load))
+    environment = remote(settings(task, load))
     tables = StreamTableEnvironment.create(environment)
     key = (
         Schema.new_builder()

@@ -110,7 +110,7 @@ def _processes(load: Load) -> frozenset[str]:
 
 def _files(load: Load) -> list[Path]:
     """Committed ones: others have names that begin with a dot."""
-    return [path for path in load.folder("out").iterdir() if not path.name.startswith(".")]
+    return list(load.folder("out").glob("*/part-*"))
 
 
 def _counts(path: Path) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""The oracle of simulated streams: what committed epochs must have brought, computed from what the sources hold.
+"""The oracle of simulated streams: what committed epochs must have brought, by what the sources hold.
 
 It reads the committed decisions and the files that they point to, and nothing that workers remember.
 """
@@ -12,11 +12,12 @@ from typing import Any
 from penstock.cluster import codec
 from penstock.cluster.assignment import part_owner
 from penstock.cluster.model import Decision, Kind, Outcome, Snapshot
-from penstock.streams.model import END, Brought, PartName, PartState, RowFile, Standing
+from penstock.streams.model import END, Brought, PartName, PartState, Pointer, RowFile, Standing
+from penstock.streams.stream import SourceSpec
 from tests.simulation.invariants import Referee
 from tests.simulation.springs import LATENESS, SECOND, Spring, Vein
 from tests.simulation.world import Host, World
-from tests.streams.support import MemoryStorage, SourceSpec, offset
+from tests.streams.support import MemoryStorage, offset
 
 
 class Oracle:
@@ -99,7 +100,9 @@ class Oracle:
                 offset(name, known) == read, f"{said}: {name} stands at {known.state}, not at {read}"
             )
         for name in self._finished:
-            self._world.check(name in states and states[name].finished, f"{said}: {name} is not finished any more")
+            self._world.check(
+                name in states and states[name].finished, f"{said}: {name} is not finished any more"
+            )
         self._finished = {name for name, known in states.items() if known.finished}
         for name in self._finished:
             whole = self._read.get(name, 0) == len(self._vein(name).times)
@@ -126,8 +129,9 @@ class Oracle:
         bodies = [self._body(standing.listing, "sources") for standing in standings]
         return {PartName(s, part) for body in bodies for s, parts in body.items() for part in parts}
 
-    def _body(self, pointer: Any, key: str) -> dict[str, Any]:
-        return pointer.read(self._storage)[key] if pointer is not None else {}
+    def _body(self, pointer: Pointer | None, key: str) -> dict[str, Any]:
+        body: dict[str, Any] = pointer.read(self._storage)[key] if pointer is not None else {}
+        return body
 
     def _check_end(self, said: str, decision: Decision) -> None:
         if self.ended is not None:
@@ -153,17 +157,21 @@ class Oracle:
 
     def _unread(self) -> str | None:
         for spec in self._sources.values():
-            for part in spec.source.veins:
+            for part in _spring(spec).veins:
                 if PartName(spec.name, part) not in self._finished:
                     return f"{spec.name}/{part}"
         return None
 
     def _spring(self, name: PartName) -> Spring:
-        spring: Spring = self._sources[name.source].source
-        return spring
+        return _spring(self._sources[name.source])
 
     def _vein(self, name: PartName) -> Vein:
         return self._spring(name).veins[name.part]
+
+
+def _spring(spec: SourceSpec) -> Spring:
+    assert isinstance(spec.source, Spring)
+    return spec.source
 
 
 class StreamReferee(Referee):

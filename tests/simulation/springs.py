@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from penstock.streams.stream import SourceSpec, Timestamps
 from tests.simulation.participant import Grumble
 from tests.simulation.weather import Weather
 from tests.simulation.world import World
-from tests.streams.support import MemorySource, SourceSpec, Timestamps
+from tests.streams.support import MemorySource
 
 SECOND = 1_000_000
 LATENESS = 2.0
@@ -18,7 +19,7 @@ LATENESS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Vein:
-    """A part: when it appears, when each row comes and which event time it has, and when the last has come."""
+    """A part: when it appears, when each row comes, with which event time, and when the last has come."""
 
     appears: float
     comes: tuple[float, ...]
@@ -31,10 +32,9 @@ class Vein:
 class Spring(MemorySource):
     """A source. What it holds depends on the virtual time alone, and on what is known of it."""
 
-    def __init__(self, world: World, weather: Weather, name: str, veins: dict[str, Vein], grows: bool) -> None:
+    def __init__(self, world: World, weather: Weather, veins: dict[str, Vein], grows: bool = False) -> None:
         self._world = world
         self._weather = weather
-        self.name = name
         self.veins = veins
         self.grows = grows
         self.known: set[str] = set()
@@ -57,11 +57,11 @@ def springs(world: World, weather: Weather, storm: float) -> dict[str, SourceSpe
     """The sources of a stream, by the chance of this world."""
     random = world.random
     grows = random.random() < 0.15
-    timed = Spring(world, weather, "s", _veins(random, storm, random.randint(1, 5), scattered=False), False)
+    timed = Spring(world, weather, _veins(random, storm, random.randint(1, 5), scattered=False))
     sources = {"s": SourceSpec("s", timed, Timestamps("at", LATENESS, "keep"))}
     if grows or random.random() < 0.5:
         veins = _veins(random, storm, random.choice((0, 1, 3)), scattered=grows)
-        sources["t"] = SourceSpec("t", Spring(world, weather, "t", veins, grows))
+        sources["t"] = SourceSpec("t", Spring(world, weather, veins, grows))
     return sources
 
 

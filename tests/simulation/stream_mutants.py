@@ -1,7 +1,7 @@
 """Rules of a stream's worker, each broken in one place. The oracle must notice every one of them.
 
-Not here, because another rule protects as well: an instance that answers although it was fenced. Its session is
-over, so that its answer counts nowhere (`penstock.cluster.participant.Participation`).
+Not here, because another rule protects as well: an instance that answers although it was fenced. Its session
+is over, so that its answer counts nowhere (`penstock.cluster.participant.Participation`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Simulated instances of a stream: real nodes with real stream workers, over sources and storage in memory."""
+"""Simulated instances of a stream: real nodes with real stream workers, over sources and files in memory."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from penstock.streams import worker
 from penstock.streams.ingest import Limits, Polled
 from penstock.streams.model import END, SCOPE, PartName, PartState
 from penstock.streams.rhythm import StreamRhythm
+from penstock.streams.stream import SourceSpec
 from penstock.streams.worker import Allowance, StreamWorker
 from tests.simulation.instances import CONFIG, Fleet, Instance
 from tests.simulation.invariants import Referee
@@ -28,7 +29,7 @@ from tests.simulation.run import Run, Simulation
 from tests.simulation.springs import springs
 from tests.simulation.weather import Weather
 from tests.simulation.world import Violation, World
-from tests.streams.support import LAYOUT, MemoryIngestion, MemoryStorage, SourceSpec
+from tests.streams.support import LAYOUT, MemoryIngestion, MemoryStorage
 
 _EVERY = 1.0
 _LIST_EVERY = 1.5
@@ -139,7 +140,7 @@ class Reader(Instance):
         limits = Limits(stream.most, 1 << 20, 1.0)
         participant = StreamWorker(
             self.member.id,
-            stream.sources,  # type: ignore[arg-type]
+            stream.sources,
             Job(world, weather, self, stream.sources, disk),
             disk,
             LAYOUT,
@@ -191,9 +192,7 @@ class Stream(Simulation):
 
     def _referee(self) -> Referee:
         keys, leaders = Keys(CONFIG.name), self.fleet.leaders
-        referee = StreamReferee(
-            self.world, self.backend, keys, CONFIG.vnodes, leaders, self.weather.happened
-        )
+        referee = StreamReferee(self.world, self.backend, keys, CONFIG.vnodes, leaders, self.weather.happened)
         referee.oracle = lambda: self.oracle
         return referee
 

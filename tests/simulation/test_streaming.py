@@ -1,4 +1,4 @@
-"""Real stream workers in hundreds of simulated storms: every row once, in order, and the end when all is read.
+"""Real stream workers in hundreds of simulated storms: every row once and in order, then the end.
 
 ``python -m tests.simulation --streams --seed N`` prints what happened in one of them.
 """
@@ -41,7 +41,9 @@ def test_a_seed_gives_the_same_run_in_another_process() -> None:
 @pytest.mark.parametrize("name", MUTANTS)
 def test_the_oracle_notices(name: str) -> None:
     with MUTANTS[name]():
-        assert any(simulate(seed, kind=Stream).violation for seed in range(_AT_MOST)), f"{name} was not noticed"
+        assert any(simulate(seed, kind=Stream).violation for seed in range(_AT_MOST)), (
+            f"{name} was not noticed"
+        )
 
 
 @pytest.mark.soak

@@ -1,13 +1,12 @@
-"""A stream without Spark: sources in memory, what reads them, and a crew of workers that a test leads by hand."""
+"""A stream without Spark: sources in memory, what reads them, and workers that a test leads by hand."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from penstock.cluster import barrier as rules
 from penstock.cluster.assignment import successor
@@ -20,6 +19,7 @@ from penstock.storage import FileRecord, Storage
 from penstock.streams.ingest import Ingestion, Limits, Polled
 from penstock.streams.layout import Layout
 from penstock.streams.model import Brought, PartName, PartState, RowFile
+from penstock.streams.stream import SourceSpec, Timestamps
 from penstock.streams.worker import Allowance, StreamWorker
 from penstock.tables import Table
 
@@ -27,25 +27,6 @@ LAYOUT = Layout("ticks", "0001")
 LIMITS = Limits(1000, 1 << 20, 1.0)
 ROOMY = 1 << 30
 ROW_BYTES = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Timestamps:
-    """Which field is the event time, how much later rows may come, and what becomes of later ones."""
-
-    field: str
-    lateness: float = 0.0
-    late: str = "drop"
-    extract: Callable[[Any], Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SourceSpec:
-    """A source as a stream uses it."""
-
-    name: str
-    source: Any
-    timestamps: Timestamps | None = None
 
 
 class Ticks(Table):
@@ -89,8 +70,7 @@ class MemorySource(StatefulSource):
 class Scripted(MemorySource):
     """A source that holds what the test says: by part the event times of its rows."""
 
-    def __init__(self, grows: bool = False, **parts: Sequence[int]) -> None:
-        self.grows = grows
+    def __init__(self, **parts: Sequence[int]) -> None:
         self.rows = {name: list(times) for name, times in parts.items()}
         self.endless: set[str] = set()
         self.hidden: set[str] = set()
@@ -118,16 +98,18 @@ class Poll:
 
 
 class MemoryIngestion(Ingestion):
-    """Reads the parts of memory sources. A file of rows holds pairs of part and number, as JSON."""
+    """Reads the parts of memory sources. A file of rows holds pairs of part and number, as JSON.
+
+    Parts whose turn does not come before the limit is reached are not asked, and get no state.
+    """
 
     def __init__(self, sources: Mapping[str, SourceSpec], storage: Storage) -> None:
-        self._sources = sources  # type: ignore[assignment]
+        self._sources = sources
         self._storage = storage
         self.polls: list[Poll] = []
         self.collected: list[frozenset[PartName]] = []
         self.cancelled = 0
         self.during: Callable[[], object] = lambda: None
-        self.lost: PartName | None = None
 
     def poll(
         self,
@@ -141,8 +123,10 @@ class MemoryIngestion(Ingestion):
         self.during()
         states: dict[PartName, PartState] = {}
         rows: dict[tuple[str, bool], list[tuple[str, int, int]]] = {}
-        left = limits.rows
-        for name, known in sorted(parts.items()):
+        left, waiting = limits.rows, deque(sorted(parts.items()))
+        waiting.rotate(-turn)
+        while waiting and left > 0:
+            name, known = waiting.popleft()
             begin = offset(name, known)
             times, finished = self._source(name).read(name.part, begin, left)
             left -= len(times)
@@ -150,19 +134,21 @@ class MemoryIngestion(Ingestion):
                 late = time < thresholds.get(name.source, time)
                 rows.setdefault((name.source, late), []).append((name.part, number, time))
             states[name] = PartState(encode(str(name), begin + len(times)), finished)
-        states.pop(self.lost, None)  # type: ignore[call-overload]
         return Polled(states, tuple(self._file(prefix, *key, found) for key, found in rows.items()))
 
     def collect(self, parts: Mapping[PartName, PartState]) -> Polled:
         self.collected.append(frozenset(parts))
         self.during()
-        return Polled({name: PartState(encode(str(name), offset(name, known))) for name, known in parts.items()})
+        return Polled(
+            {name: PartState(encode(str(name), offset(name, known))) for name, known in parts.items()}
+        )
 
     def cancel(self) -> None:
         self.cancelled += 1
 
     def _source(self, name: PartName) -> MemorySource:
-        source: MemorySource = self._sources[name.source].source  # type: ignore[assignment]
+        source = self._sources[name.source].source
+        assert isinstance(source, MemorySource)
         return source
 
     def _file(self, prefix: str, source: str, late: bool, rows: list[tuple[str, int, int]]) -> RowFile:
@@ -190,7 +176,11 @@ class Crew:
     """Workers of some members, and a leader whose every move the test makes itself."""
 
     def __init__(
-        self, *members: str, list_every: float = 0.0, timestamps: Timestamps | None = None, **sources: Scripted
+        self,
+        *members: str,
+        list_every: float = 0.0,
+        timestamps: Timestamps | None = None,
+        **sources: Scripted,
     ) -> None:
         self.sources = {name: SourceSpec(name, source, timestamps) for name, source in sources.items()}
         self.storage = MemoryStorage()
@@ -216,7 +206,7 @@ class Crew:
         ingestion = MemoryIngestion(self.sources, self.storage)
         worker = StreamWorker(
             member,
-            self.sources,  # type: ignore[arg-type]
+            self.sources,
             ingestion,
             self.storage,
             LAYOUT,
@@ -334,7 +324,7 @@ class Crew:
     # what came of it
 
     def brought(self, decision: Decision) -> dict[str, list[str]]:
-        """The rows of an epoch as ``part:number``, by the member that brought them; late ones with ``late``."""
+        """The rows of an epoch as ``part:number`` by member; those that are late say so."""
         found: dict[str, list[str]] = {}
         for brought in map(Brought.decode, decision.files):
             for file in brought.files(self.storage):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from servers.etcd import EtcdCluster
-from tests.streams.fleet import Fleet, misfits
+from tests.streams.fleet import Fleet, misfits, with_settings
 from tests.streams.jobs import numbers
 
 EPOCHS = 100
@@ -25,7 +25,8 @@ def fleet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fleet]:
         url = f"etcd://{','.join(etcd.endpoints)}/{tmp_path.name}"
     else:
         url = f"sqlite:///{tmp_path}/store.db"
-    fleet = Fleet("numbers", url, tmp_path / "storage")
+    # Few rows at a time, so that it takes many epochs.
+    fleet = Fleet("numbers", url, tmp_path / "storage", with_settings(max_rows=40))
     yield fleet
     fleet.close()
 

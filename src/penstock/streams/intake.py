@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -185,11 +185,19 @@ def _as_batch(spec: SourceSpec, part: str, brought: Rows) -> pa.RecordBatch | No
     unknown = [name for name in rows.schema.names if name not in schema.names]
     if missing or unknown:
         raise _misfit(where, missing, unknown)
-    try:
-        batch = fit(spec.source.table.__table_name__, rows, schema)
-    except PenstockError as error:
-        raise type(error)(f"{where}: {error.what}", hint="poll must bring what the table declares") from error
+    if len(set(rows.schema.names)) < len(rows.schema.names):
+        raise SourceFailed(f"{where}: what poll returned has a field twice: {', '.join(rows.schema.names)}")
+    batch = _fitted(where, spec, rows, schema, "poll must bring what the table declares")
     return _with_event_time(where, spec, batch)
+
+
+def _fitted(
+    where: str, spec: SourceSpec, batch: pa.RecordBatch, schema: pa.Schema, hint: str
+) -> pa.RecordBatch:
+    try:
+        return fit(spec.source.table.__table_name__, batch, schema)
+    except PenstockError as error:
+        raise type(error)(f"{where}: {error.what}", hint=hint) from error
 
 
 def _from_rows(where: str, rows: Any, schema: pa.Schema) -> pa.RecordBatch:
@@ -208,14 +216,50 @@ def _from_rows(where: str, rows: Any, schema: pa.Schema) -> pa.RecordBatch:
         if row.keys() != known and (unknown := [name for name in row if name not in known]):
             raise _misfit(where, [], unknown)
     try:
-        return pa.RecordBatch.from_pylist(
-            list(rows), schema=pa.schema([f.with_nullable(True) for f in schema])
-        )
-    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, OverflowError) as error:
+        columns = [_column(where, field, [row.get(field.name) for row in rows]) for field in schema]
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema([f.with_nullable(True) for f in schema]))
+    except (ValueError, TypeError, OverflowError, NotImplementedError) as error:
         raise TypeMismatch(
             f"{where}: poll returned a row that does not fit its table: {error}",
             hint="poll must bring what the table declares",
         ) from error
+
+
+def _column(where: str, field: pa.Field, values: list[Any]) -> pa.Array:
+    """Values as Arrow.
+
+    Where a whole number is declared, a fraction is refused: Arrow would cut it off without a word.
+    """
+    if _holds_whole(field.type):
+        with suppress(pa.ArrowInvalid, pa.ArrowTypeError):
+            found = pa.array(values)
+            if found.type == field.type:
+                return found
+            if _cuts(found.type, field.type):
+                raise TypeMismatch(
+                    f"{where}: poll returned {field.name} as {found.type}, declared as {field.type}",
+                    hint="round it in the source, or declare a float or a Decimal",
+                )
+    return pa.array(values, field.type)
+
+
+def _holds_whole(kind: pa.DataType) -> bool:
+    is_a = pa.types
+    if is_a.is_list(kind):
+        return _holds_whole(kind.value_type)
+    if is_a.is_struct(kind):
+        return any(_holds_whole(field.type) for field in kind)
+    return bool(is_a.is_integer(kind) or is_a.is_temporal(kind))
+
+
+def _cuts(found: pa.DataType, want: pa.DataType) -> bool:
+    is_a = pa.types
+    if is_a.is_list(want) and is_a.is_list(found):
+        return _cuts(found.value_type, want.value_type)
+    if is_a.is_struct(want) and is_a.is_struct(found):
+        known = {field.name: field.type for field in found}
+        return any(f.name in known and _cuts(known[f.name], f.type) for f in want)
+    return _holds_whole(want) and bool(is_a.is_floating(found) or is_a.is_decimal(found))
 
 
 def _misfit(where: str, missing: Iterable[str], unknown: Iterable[str]) -> SourceFailed:
@@ -231,12 +275,18 @@ def _with_event_time(where: str, spec: SourceSpec, batch: pa.RecordBatch) -> pa.
     timestamps = spec.timestamps
     if timestamps is None or timestamps.extract is None:
         return batch
-    made = timestamps.extract(batch)
-    if len(made) != batch.num_rows:
-        raise SourceFailed(
-            f"{where}: the function for the event time returned {len(made)} values for {batch.num_rows} rows"
-        )
+    hint = "it gets a record batch, and returns an array with one time for each row"
+    try:
+        made = timestamps.extract(batch)
+    except Exception as error:
+        what = f"{where}: the function for the event time failed: {type(error).__name__}: {error}"
+        raise SourceFailed(what, hint=hint) from error
+    made = made.combine_chunks() if isinstance(made, pa.ChunkedArray) else made
+    if not isinstance(made, pa.Array) or len(made) != batch.num_rows:
+        found = f"{len(made)} values" if isinstance(made, pa.Array) else type(made).__name__
+        what = f"{where}: the function for the event time returned {found} for {batch.num_rows} rows"
+        raise SourceFailed(what, hint=hint)
     schema = queue_schema(spec)
     columns = {name: batch.column(name) for name in batch.schema.names} | {timestamps.field: made}
     extended = pa.RecordBatch.from_pydict({name: columns[name] for name in schema.names})
-    return fit(spec.source.table.__table_name__, extended, schema)
+    return _fitted(where, spec, extended, schema, hint)

@@ -23,12 +23,12 @@ from penstock.streams.flow.definition import Definition, check_name
 from penstock.streams.flow.outputs import Output, output
 from penstock.streams.flow.pipelines import pipeline_sink
 from penstock.streams.flow.rows import Rows
-from penstock.streams.flow.shape import Shape
+from penstock.streams.flow.shape import Named, Shape
 from penstock.streams.flow.sites import Site, caller
 from penstock.streams.flow.sources import SourceSpec, Timestamps
 from penstock.streams.flow.stateless import FromSource
 from penstock.streams.sinks.base import Mode, Sink
-from penstock.tables import Field, TableMeta
+from penstock.tables import TableMeta
 
 __all__ = ["Output", "Rows", "SourceSpec", "Stream", "Timestamps"]
 
@@ -75,7 +75,7 @@ class Stream:
         sink: Sink,
         *,
         mode: Mode | None = None,
-        keys: Iterable[Field | str] | None = None,
+        keys: Iterable[Named] | None = None,
     ) -> Output:
         """Send rows to a sink.
 

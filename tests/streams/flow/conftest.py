@@ -34,8 +34,8 @@ def streaming(spark: SparkSession) -> Iterator[SparkSession]:
     for key, value in settings.items():
         spark.conf.set(key, value)
     yield spark
-    for key, value in before.items():
-        if value is None:
+    for key, old in before.items():
+        if old is None:
             spark.conf.unset(key)
         else:
-            spark.conf.set(key, value)
+            spark.conf.set(key, old)

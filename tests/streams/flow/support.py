@@ -166,7 +166,7 @@ class Feed:
         return read
 
     def run(self, spark: SparkSession, output: Output) -> Result:
-        """Run an output's query over all files, in a checkpoint of its own that goes on when it is repeated."""
+        """Run an output's query over all files; when it is repeated, it goes on from its checkpoint."""
         batches: list[Dicts] = []
         frame = output.frame(spark, self.reading(spark))
         query = (

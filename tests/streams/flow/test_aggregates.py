@@ -45,7 +45,7 @@ def test_a_null_where_none_may_be_fails_the_batch(
     totals = stream.source("clicks", Source()).key_by("page").aggregate(to=Strict, total="sum(price)")
     output = stream.output("totals", totals, Nowhere())
     feed.add("clicks", [click("ann", "/a", 0, None)])
-    with pytest.raises(NullInField, match="aggregate makes a row in which strict.total is null"):
+    with pytest.raises(NullInField, match=r"aggregate makes a row in which strict.total is null"):
         feed.run(streaming, output)
 
 

@@ -7,9 +7,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 
 from penstock.errors import DefinitionError, DuplicateName, TypeMismatch, UnknownField
@@ -17,6 +16,9 @@ from penstock.streams.flow.settings import spark_settings
 from penstock.streams.stream import Rows, Stream
 from penstock.tables import Table, derived
 from tests.streams.flow.support import Clicks, Counts, Nowhere, OnlyAppend, Source
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Plain(Table):
@@ -315,30 +317,37 @@ def test_modes_and_keys_follow_from_the_rows(stream: Stream) -> None:
     assert stream.output("c1", running(rows), Nowhere(), mode="complete").keys == ()
 
 
-def test_modes_that_rows_or_sinks_cannot_have_are_refused(stream: Stream) -> None:
-    rows = timed(stream)
-    plain, sessions = rows.map(copied, to=Plain), rows.key_by("page").session(5)
-    for wrong, words in (
-        (lambda: stream.output("a", plain, Nowhere(), mode="complete"), "cannot have mode 'complete'"),
-        (lambda: stream.output("b", plain, Nowhere(), mode="update"), "not known which fields identify"),
-        (lambda: stream.output("c", running(rows), Nowhere(), mode="append"), "cannot have mode 'append'"),
-        (lambda: stream.output("d", running(rows), OnlyAppend()), "'update', which OnlyAppend cannot take"),
-        (lambda: stream.output("e", plain, Nowhere(), keys=["user"]), "has keys in mode 'append'"),
+def plain(rows: Rows) -> Rows:
+    return rows.map(copied, to=Plain)
+
+
+def sessions(rows: Rows) -> Rows:
+    return rows.key_by("page").session(5).count(to=Counts, start="begin")
+
+
+@pytest.mark.parametrize(
+    ("made", "sink", "options", "words"),
+    [
+        (plain, Nowhere(), {"mode": "complete"}, "cannot have mode 'complete'"),
         (
-            lambda: stream.output("f", sessions.count(to=Counts, start="begin"), Nowhere(), mode="update"),
-            "cannot have mode 'update'",
+            plain,
+            Nowhere(),
+            {"mode": "update"},
+            "has mode 'update', and it is not known which fields identify",
         ),
-        (
-            lambda: stream.output(
-                "g", running(rows).map(copied, to=PageCounts), Nowhere(), keys=[Plain.user]
-            ),
-            "names plain.user",
-        ),
-        (lambda: stream.output("h", plain, "nowhere"), "is given 'nowhere' for a sink"),  # type: ignore[arg-type]
-    ):
-        with pytest.raises(DefinitionError, match=words) as raised:
-            wrong()
-        assert "test_definition.py:" in raised.value.what
+        (plain, Nowhere(), {"keys": ["user"]}, "has keys in mode 'append'"),
+        (plain, "nowhere", {}, "is given 'nowhere' for a sink"),
+        (running, Nowhere(), {"mode": "append"}, "cannot have mode 'append'"),
+        (running, OnlyAppend(), {}, "has mode 'update', which OnlyAppend cannot take"),
+        (running, Nowhere(), {"keys": [Plain.user]}, "names plain.user"),
+        (sessions, Nowhere(), {"mode": "update"}, "cannot have mode 'update'"),
+    ],
+)
+def test_modes_that_rows_or_sinks_cannot_have_are_refused(
+    stream: Stream, made: Callable[[Rows], Rows], sink: Any, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(DefinitionError, match=rf"test_definition.py:\d+: output out {words}"):
+        stream.output("out", made(timed(stream)), sink, **options)
     assert not stream.outputs
 
 

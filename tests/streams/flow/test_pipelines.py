@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
@@ -79,22 +79,22 @@ def test_each_batch_goes_through_the_pipeline_to_the_sinks_of_its_tables(
     assert [row["double"] for row in kept.batches["pages.clicks"][1]] == [10]
 
 
-def test_pipeline_rows_and_sinks_must_fit(stream: Stream) -> None:
+@pytest.mark.parametrize(
+    ("pipeline", "tables", "kind", "words"),
+    [
+        (pages, ["totals"], DefinitionError, "has no sink for clicks"),
+        (pages, ["totals", "clicks", "x"], DefinitionError, "has a sink for x"),
+        (two_inputs, ["totals"], DefinitionError, "also reads others"),
+        (others, ["others"], TypeMismatch, "which reads others"),
+        ("pages", [], DefinitionError, "is given 'pages' for a pipeline"),
+    ],
+)
+def test_pipeline_rows_and_sinks_must_fit(
+    stream: Stream, pipeline: Any, tables: list[str], kind: type[DefinitionError], words: str
+) -> None:
     clicks = stream.source("clicks", Source())
-    sink = Nowhere()
-    for wrong, kind, words in (
-        (lambda: stream.pipeline(clicks, pages, {"totals": sink}), DefinitionError, "no sink for clicks"),
-        (
-            lambda: stream.pipeline(clicks, pages, {"totals": sink, "clicks": sink, "x": sink}),
-            DefinitionError,
-            "a sink for x",
-        ),
-        (lambda: stream.pipeline(clicks, two_inputs, {"totals": sink}), DefinitionError, "also reads others"),
-        (lambda: stream.pipeline(clicks, others, {"others": sink}), TypeMismatch, "which reads others"),
-        (lambda: stream.pipeline(clicks, "pages", {}), DefinitionError, "is given 'pages' for a pipeline"),  # type: ignore[arg-type]
-    ):
-        with pytest.raises(kind, match=rf"test_pipelines.py:\d+: pipeline .*{words}"):
-            wrong()
+    with pytest.raises(kind, match=rf"test_pipelines.py:\d+: pipeline .*{words}"):
+        stream.pipeline(clicks, pipeline, {table: Nowhere() for table in tables})
 
 
 def test_names_of_tables_and_outputs_do_not_meet(stream: Stream) -> None:

@@ -83,11 +83,12 @@ def test_functions_of_rows_batches_and_data_frames_follow_each_other(
 def test_a_split_loses_no_row_and_null_is_no(streaming: SparkSession, stream: Stream, feed: Feed) -> None:
     clicks = stream.source("clicks", Source()).map(dict, to=Copies)
     branches = []
-    for name, condition in {
+    conditions: dict[str, Any] = {
         "sql": "price > 10",
         "column": lambda: F.col("price") > 10,
         "row": over_ten,
-    }.items():
+    }
+    for name, condition in conditions.items():
         yes, no = clicks.split(condition)
         branches += [_tagged(yes, f"{name} yes"), _tagged(no, f"{name} no")]
     found = ran(streaming, feed, branches[0].union(*branches[1:])).tuples("page", "user")

@@ -111,7 +111,7 @@ def test_an_error_inside_a_generator_names_the_operator() -> None:
         yield {"word": "a"}
         raise ValueError("half way")
 
-    with pytest.raises(TransformFailed, match="flows.py:7: .* raised ValueError: half way"):
+    with pytest.raises(TransformFailed, match=r"flows.py:7: .* raised ValueError: half way"):
         made(FlatMapRows(generator, WORDS))
 
 
@@ -159,15 +159,15 @@ def test_no_function_makes_a_row_older_than_it_is() -> None:
         return {"user": row["user"], "at": row["at"] - timedelta(microseconds=1)}
 
     for step in (MapRows(back, COPIES), FlatMapRows(lambda row: [back(row)], COPIES)):
-        with pytest.raises(TransformFailed, match="makes a row of 2026-01-01 00:00:00.999999") as raised:
+        with pytest.raises(TransformFailed, match=r"makes a row of 2026-01-01 00:00:00.999999") as raised:
             made(step)
         assert "extract" in (raised.value.hint or "")
 
 
 def test_a_time_that_cannot_be_compared_is_a_wrong_type() -> None:
-    with pytest.raises(TypeMismatch, match="copies.at as 'today'"):
+    with pytest.raises(TypeMismatch, match=r"copies.at as 'today'"):
         made(MapRows(lambda row: {"user": "ann", "at": "today"}, COPIES))
-    with pytest.raises(TypeMismatch, match="copies.at as datetime"):
+    with pytest.raises(TypeMismatch, match=r"copies.at as datetime"):
         made(MapRows(lambda row: {"user": "ann", "at": datetime(2026, 1, 1)}, COPIES))
 
 

@@ -170,7 +170,7 @@ def test_a_transform_must_fit_the_rows(
 
 def test_what_a_transform_writes_can_be_used_after_it(stream: Stream) -> None:
     clicks = stream.source("clicks", Source())
-    with pytest.raises(UnknownField, match="names clicks.double, which nothing has written yet"):
+    with pytest.raises(UnknownField, match=r"names clicks.double, which nothing has written yet"):
         clicks.key_by(Clicks.double)
     assert clicks.transform(double).key_by(Clicks.double).keys == ("double",)
     assert clicks.transform(double).transform(increase).shape.fields[-1] == "double"

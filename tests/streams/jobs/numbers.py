@@ -10,8 +10,7 @@ from penstock.streams.sinks import ParquetSink
 from penstock.streams.stream import Stream
 
 PARTS = int(os.environ.get("NUMBERS_PARTS", "12"))
-ROWS = int(os.environ.get("NUMBERS_ROWS", "2000"))
-PER_SECOND = float(os.environ.get("NUMBERS_PER_SECOND", "100"))
+ROWS = int(os.environ.get("NUMBERS_ROWS", "1500"))
 
 
 class Counts(Table):
@@ -20,6 +19,6 @@ class Counts(Table):
 
 
 stream = Stream("numbers")
-ticks = stream.source("ticks", RateSource(parts=PARTS, rows=ROWS, per_second=PER_SECOND))
+ticks = stream.source("ticks", RateSource(parts=PARTS, rows=ROWS))
 stream.output("all", ticks, ParquetSink())
 stream.output("counts", ticks.key_by(Ticks.part).count(to=Counts), ParquetSink())

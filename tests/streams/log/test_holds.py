@@ -41,8 +41,11 @@ def test_positions_outlast_the_process(made: Made, holds: Holds) -> None:
     assert positions(other) == {"copy": 2}
     other.advance("copy", 3)
     holds.advance("copy", 4)
-    other.advance("copy", 1)
+    Holds(made.log).advance("copy", 1)
     assert positions(holds) == {"copy": 4}
+    other.drop("copy")
+    holds.advance("copy", 5)
+    assert positions(holds) == {"copy": 5}
 
 
 def test_a_reader_may_begin_again_further_back(holds: Holds) -> None:

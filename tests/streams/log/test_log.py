@@ -17,6 +17,7 @@ from penstock.streams import log as log_module
 from penstock.streams.log import EpochLog
 from penstock.streams.model import END, SCOPE
 from penstock.streams.segments import LogDocument
+from penstock.streams.tail import BrokenChain, chain
 from tests.streams.log.support import Made, numbers
 
 
@@ -185,6 +186,17 @@ def test_a_lost_record_is_an_error_and_not_a_gap(made: Made) -> None:
     made.store.cas(key, found.version, None)
     with pytest.raises(CorruptFile, match="committed epoch 2 is missing"):
         EpochLog(made.store, made.storage, made.layout).entries(0)
+
+
+def test_an_abort_never_stands_for_a_commit() -> None:
+    def decision(epoch: int, outcome: Outcome) -> Decision:
+        return Decision(epoch, outcome, Kind.EPOCH, 1, 1, epoch - 1)
+
+    commits = {number: decision(number, Outcome.COMMIT) for number in (1, 2, 3)}
+    assert [each.epoch for each in chain(commits, 0, 3)] == [1, 2, 3]
+    assert [each.epoch for each in chain(commits, 2, 3)] == [3]
+    with pytest.raises(BrokenChain, match="epoch 2 is missing"):
+        chain({**commits, 2: decision(2, Outcome.ABORT)}, 0, 3)
 
 
 def test_what_a_leader_wrote_that_slept_for_long_is_not_seen(made: Made) -> None:

@@ -25,7 +25,7 @@ def joined(
     within: Duration,
     to: type[Table],
     how: How,
-    columns: Mapping[str, Field],
+    columns: Mapping[str, Any],
 ) -> Joined:
     """The join of two streams, if their shapes allow it."""
     _check_how(site, how)
@@ -86,9 +86,7 @@ def _plain(field: Any) -> Any:
     return field.name if isinstance(field, Field) else field
 
 
-def _origins(
-    site: Site, sides: Sides, to: type[Table], pairs: Pairs, columns: Mapping[str, Field]
-) -> Origins:
+def _origins(site: Site, sides: Sides, to: type[Table], pairs: Pairs, columns: Mapping[str, Any]) -> Origins:
     if unknown := [name for name in columns if name not in given(to)]:
         raise site.error(UnknownField, f"gives {unknown[0]}, which {to.__table_name__} does not have")
     return {

@@ -13,11 +13,11 @@ from penstock.sources.state import State
 from penstock.streams.flow.aggregates import Aggregated, Window
 from penstock.streams.flow.durations import Duration, milliseconds
 from penstock.streams.flow.expressions import Expression, checked
-from penstock.streams.flow.shape import Shape, checked_table, given
+from penstock.streams.flow.shape import Named, Shape, checked_table, given
 from penstock.streams.flow.sites import Site, caller, name_of
 from penstock.streams.flow.stateful import Function, StatefullyMapped, encoded
 from penstock.streams.sinks.base import Mode
-from penstock.tables import Field, Table
+from penstock.tables import Table
 
 if TYPE_CHECKING:
     from penstock.streams.flow.rows import Rows
@@ -124,9 +124,7 @@ class WindowedRows:
     keyed: KeyedRows
     window: Window
 
-    def count(
-        self, *, to: type[Table], start: Field | str | None = None, end: Field | str | None = None
-    ) -> Rows:
+    def count(self, *, to: type[Table], start: Named | None = None, end: Named | None = None) -> Rows:
         """How many rows there are: the one field of ``to`` that is nothing else gets the number."""
         site = Site(f"{self.window.kind} count", caller())
         return _aggregated(site, self.keyed, self.window, to, {}, start, end, count=True)
@@ -137,8 +135,8 @@ class WindowedRows:
         /,
         *,
         to: type[Table],
-        start: Field | str | None = None,
-        end: Field | str | None = None,
+        start: Named | None = None,
+        end: Named | None = None,
         **named: Expression,
     ) -> Rows:
         """Aggregates of the rows: ``aggregate(to=Totals, start=Totals.minute, total="sum(price)")``."""

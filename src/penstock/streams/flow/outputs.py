@@ -74,7 +74,9 @@ def output(
     site: Site, name: str, node: Node, shape: Shape, sink: Sink, mode: Mode | None, keys: Iterable[Any] | None
 ) -> Output:
     """An output whose mode and keys fit the rows and the sink."""
-    if missing := [field for field in shape.table.__fields__ if field not in shape.fields]:
+    missing = [field for field in shape.table.__fields__ if field not in shape.fields]
+    # What a pipeline needs of its input, it knows itself.
+    if missing and not isinstance(sink, PipelineSink):
         raise site.error(
             UnknownField,
             f"takes rows of {shape.name}, but nothing writes {', '.join(missing)}",

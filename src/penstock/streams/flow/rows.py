@@ -18,12 +18,12 @@ from penstock.streams.flow.expressions import Expression, is_expression
 from penstock.streams.flow.joins import How, Lookup
 from penstock.streams.flow.keyed import KeyedRows
 from penstock.streams.flow.query import Node
-from penstock.streams.flow.shape import Shape, checked_table, kept_time, together
+from penstock.streams.flow.shape import Named, Shape, checked_table, kept_time, together
 from penstock.streams.flow.sites import Site, caller, name_of
 from penstock.streams.flow.sources import Late, Timestamps
 from penstock.streams.flow.stateless import Applied, Filtered, FromSource, Mapped, United, Way
 from penstock.streams.flow.transforms import Transformed, alone
-from penstock.tables import Field, Table
+from penstock.tables import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -118,7 +118,7 @@ class Rows:
         within: Duration,
         to: type[Table],
         how: How = "inner",
-        **columns: Field,
+        **columns: Named,
     ) -> Rows:
         """Pairs of rows that agree in ``on`` and whose event times are at most ``within`` apart.
 
@@ -148,7 +148,7 @@ class Rows:
 
     def assign_timestamps(
         self,
-        field: Field | str,
+        field: Named,
         lateness: Duration,
         *,
         late: Late = "drop",
@@ -186,7 +186,7 @@ class Rows:
 
     # state
 
-    def deduplicate(self, *fields: Field | str, forever: bool = False) -> Rows:
+    def deduplicate(self, *fields: Named, forever: bool = False) -> Rows:
         """The first row of those that agree in ``fields``.
 
         A row is remembered as long as the lateness of its source lasts after it: a repetition that comes
@@ -204,7 +204,7 @@ class Rows:
             )
         return self._next(Deduplicated(site, (self.node,), names, forever, self.shape), self.shape)
 
-    def key_by(self, *fields: Field | str) -> KeyedRows:
+    def key_by(self, *fields: Named) -> KeyedRows:
         """The rows by one or more fields, for windows, aggregates and functions with state."""
         site = Site("key_by", caller())
         return KeyedRows(self, self.shape.distinct(site, fields))

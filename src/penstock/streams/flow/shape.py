@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.errors import DefinitionError, TypeMismatch, UnknownField
 from penstock.streams.flow.sites import Site
@@ -14,6 +14,9 @@ from penstock.tables import Field, Table, TableMeta, unknown_field
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+Named: TypeAlias = "Field | str | Any"
+"""A field, as ``Clicks.page`` or by its name. To a type checker, ``Clicks.page`` is what the column holds."""
 
 
 @dataclass(frozen=True, slots=True)
