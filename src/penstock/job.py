@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.config import ClusterConfig, RunConfig, SparkConfig
 from penstock.errors import Interrupted
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.project import Project
-    from penstock.runner import Report, Runner
+    from penstock.runner import Report
     from penstock.runner.events import Listener
 
 
@@ -54,12 +54,18 @@ class Job:
         return cls(**{**value, "settings": settings, "spark": spark, "tls": tls})
 
 
+class Stoppable(Protocol):
+    """What a wish to stop is for."""
+
+    def stop(self) -> None: ...
+
+
 class Stop:
     """A wish to stop, which may be uttered before there is a runner to hear it."""
 
     def __init__(self) -> None:
         self._wanted = False
-        self._runner: Runner | None = None
+        self._runner: Stoppable | None = None
 
     @property
     def wanted(self) -> bool:
@@ -77,7 +83,7 @@ class Stop:
             # In a thread of its own: the handler may have interrupted the very lock that it needs.
             threading.Thread(target=self._runner.stop, name="penstock-stop", daemon=True).start()
 
-    def attach(self, runner: Runner) -> None:
+    def attach(self, runner: Stoppable) -> None:
         self._runner = runner
         if self._wanted:
             runner.stop()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from penstock.config import ClusterConfig, Config, RunConfig, SparkConfig, StreamConfig
 from penstock.job import Stop
 from penstock.tls import Tls
 
 if TYPE_CHECKING:
-    from penstock.runner import Runner
     from penstock.streams.events import Listener
     from penstock.streams.stream import Stream
 
@@ -66,6 +65,5 @@ def perform(job: StreamJob, stream: Stream, listener: Listener, stop: Stop) -> s
         check_current(store, stream.name, job.id, stream.describe())
     place = Place(config.store, config.storage, stream.name, job.id, config.tls)
     instance = StreamInstance(stream, place, config, job.member, listener=listener)
-    # All that a wish needs of what it is attached to is `stop`.
-    stop.attach(cast("Runner", instance))
+    stop.attach(instance)
     return instance.run()

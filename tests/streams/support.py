@@ -57,7 +57,7 @@ class MemoryStorage(Storage):
 class MemorySource(StatefulSource):
     """A source whose parts can be read right here."""
 
-    table = Ticks
+    table: type[Table] = Ticks
 
     def build_part(self, part: str, state: State) -> Part:
         raise NotImplementedError

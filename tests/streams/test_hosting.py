@@ -1,8 +1,9 @@
-"""Parts that stay open between epochs: handed out only at the state they were suspended at, closed in the end."""
+"""Parts that stay open between epochs: handed out only at the state they were suspended at."""
 
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 
 import pytest
 
@@ -31,7 +32,7 @@ class Opened(Part):
 class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        monkeypatch.setattr(hosting.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(hosting, "time", SimpleNamespace(monotonic=lambda: self.now))
 
 
 def key(part: str) -> Key:

@@ -30,7 +30,7 @@ def status(view: StreamView) -> list[Block]:
         ("instances", _instances(view)),
     ]
     if view.late:
-        pairs.insert(4, ("late rows", f"{amount(view.late)} in the newest epochs"))
+        pairs.insert(4, ("late rows", amount(view.late)))
     if view.rescale is not None:
         pairs.append(("last rescale", _rescale(view.rescale)))
     blocks: list[Block] = [Facts(pairs)]

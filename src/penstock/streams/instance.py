@@ -195,7 +195,7 @@ class StreamInstance:
 
     @property
     def _ended(self) -> bool:
-        return self._node.control.scope(SCOPE).watermark == END
+        return self._node.room.newest.scope(SCOPE).watermark == END
 
     def _goes_on(self) -> bool:
         return self._wanted == "running" and not self._ended

@@ -57,6 +57,16 @@ class View:
         """The bytes of row files of all epochs that are retained."""
         return self.document.size + sum(epoch.bytes for epoch in self.tail.epochs)
 
+    @property
+    def rows(self) -> int:
+        """The rows of all epochs that ever were, retained or not."""
+        return self.document.rows + sum(epoch.rows for epoch in self.tail.epochs)
+
+    @property
+    def late(self) -> int:
+        """The late rows of all epochs that ever were, kept or only counted."""
+        return self.document.late + sum(epoch.late for epoch in self.tail.epochs)
+
 
 class EpochLog:
     """The committed epochs of one stream. Safe for many threads; any number of processes may have one."""
@@ -158,7 +168,14 @@ class EpochLog:
                 return None
             segments = self._merged(document, tail.epochs)
             reach("log.written")
-            return replace(document, taken=tail.upto, ended=tail.ended, segments=segments)
+            return replace(
+                document,
+                taken=tail.upto,
+                ended=tail.ended,
+                rows=view.rows,
+                late=view.late,
+                segments=segments,
+            )
 
         before = self.needed()
         return self.change(take).taken >= before

@@ -23,7 +23,7 @@ from penstock.storage import Storage
 from penstock.store.base import Store
 from penstock.streams import registry
 from penstock.streams.claims import Claims, OutputClaim
-from penstock.streams.figures import Parts, brought_by, moved, pause, speed
+from penstock.streams.figures import Parts, moved, pause, speed
 from penstock.streams.log import EpochLog, View
 from penstock.streams.model import END, SCOPE, PartName, PartState, Standing
 from penstock.streams.registry import StreamRecord
@@ -170,9 +170,9 @@ class StreamObserver:
             created=now.record.created,
             epoch=now.view.committed,
             oldest=now.view.floor,
-            rows=_rows(now.view),
+            rows=now.view.rows,
             bytes=size,
-            late=sum(each.late for decision in recent for each in brought_by(decision)),
+            late=now.view.late,
             speed=speed(recent) if state in (State.RUNNING, State.FAILING) else None,
             queue=size / cap,
             queue_bytes=cap,
@@ -281,11 +281,6 @@ def _failure(now: Moment) -> str:
     """Why the newest epoch was given up, if none was committed since."""
     last = now.decided[-1] if now.decided else None
     return last.reason if last is not None and last.outcome is Outcome.ABORT else ""
-
-
-def _rows(view: View) -> int:
-    in_log = sum(segment.rows for segment in view.document.segments)
-    return in_log + sum(epoch.rows for epoch in view.tail.epochs)
 
 
 def _newest(standings: Sequence[Standing]) -> dict[str, int]:

@@ -64,6 +64,9 @@ class LogDocument:
     """The newest committed epoch that is in the log; later ones stand in decision records only."""
     ended: int | None = None
     """The epoch with which the stream ended."""
+    rows: int = 0
+    """Of all epochs that were ever taken over; the same for late rows."""
+    late: int = 0
     turn: int = 0
     """Grows to make others, who read the document before, read it again."""
     segments: tuple[Segment, ...] = ()

@@ -90,7 +90,7 @@ class RescaleView:
 
 @dataclass(frozen=True, slots=True)
 class StreamView:
-    """A stream on one screen. ``rows`` and ``bytes`` are of the epochs that are retained."""
+    """A stream on one screen. ``rows`` are those of all epochs that ever were, ``bytes`` what is on disk."""
 
     name: str
     id: str
@@ -105,7 +105,7 @@ class StreamView:
     rows: int
     bytes: int
     late: int
-    """Late rows among the newest epochs, those that ``speed`` is about."""
+    """The late rows of all epochs, kept or only counted."""
     speed: float | None
     """Rows for each second, over the newest epochs; None while none are driven."""
     queue: float

@@ -69,9 +69,10 @@ class Allowance:
     def limits(self, sharers: int) -> Limits | None:
         """What one of ``sharers`` instances may poll now; None for nothing."""
         left = self._left() // max(1, sharers)
-        rows = min(self._limits.rows, int(left / self._row)) if self._row else self._limits.rows
-        if left <= 0 or rows <= 0:
+        if left <= 0:
             return None
+        # One row at the least, or a row that is larger than its share would stop everything for good.
+        rows = min(self._limits.rows, max(1, int(left / self._row))) if self._row else self._limits.rows
         return replace(self._limits, rows=rows, bytes=min(self._limits.bytes, left))
 
     def learn(self, polled: Polled) -> None:

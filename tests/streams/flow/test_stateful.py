@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.errors import BadState, NullInField, PenstockError, TransformFailed, TypeMismatch
+from penstock.streams.flow.settings import spark_settings
 from penstock.streams.flow.sites import Site
-from penstock.streams.flow.stateful import Function, _Keeper, encoded
+from penstock.streams.flow.stateful import Function, Keeper, encoded
 from penstock.streams.flow.steps import Made
 from penstock.streams.stream import Stream
 from penstock.tables import Table
@@ -42,7 +43,7 @@ def add(key: Any, row: dict[str, Any], state: dict[str, Any]) -> tuple[Any, list
 
 
 def handle(function: Function, *rows: dict[str, Any], first: Any = 0, text: str | None = None) -> Any:
-    keeper = _Keeper(SITE, function, Made(SITE, "sums", Sums.arrow_schema()), encoded(SITE, "", first))
+    keeper = Keeper(SITE, function, Made(SITE, "sums", Sums.arrow_schema()), encoded(SITE, "", first))
     return keeper.handle(("ann",), [_Row(row) for row in rows or [click("ann", "/a", 0)]], text)
 
 
@@ -78,9 +79,8 @@ def test_a_state_expires_when_nothing_comes_for_its_key(
     clicks = stream.source("clicks", Source())
     sums = clicks.key_by("user", "page").stateful_map(add, to=Sums, state={"total": 0}, ttl=0.5)
     output = stream.output("sums", sums, Nowhere(), mode="update", keys=[Sums.user])
-    for key, value in output.settings().items():
-        if key.endswith("noDataMicroBatches.enabled"):
-            streaming.conf.set(key, value)
+    key = "spark.sql.streaming.noDataMicroBatches.enabled"
+    streaming.conf.set(key, spark_settings(expires=output.shape.expires)[key])
     first = feed.add("clicks", [click("ann", "/a", 0, 1)]).run(streaming, output)
     assert first.tuples("user", "total") == [("ann//a", 1)]
     deadline = time.monotonic() + 30

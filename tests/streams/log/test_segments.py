@@ -62,7 +62,7 @@ def test_a_stream_of_half_a_million_epochs() -> None:
 
 
 def test_the_document_comes_back_as_it_was() -> None:
-    document = LogDocument(5, 4, 1, 99, 98, 3, (segment(5, 60),))
+    document = LogDocument(5, 4, 1, 99, 98, 1000, 7, 3, (segment(5, 60),))
     assert LogDocument.decode("log", document.encode()) == document
     assert LogDocument.decode("log", LogDocument().encode()) == LogDocument()
 

@@ -37,7 +37,8 @@ def analysed(site: Site, *, own: bool = True) -> Iterator[None]:
     except (AnalysisException, ParseException) as error:
         raise site.error(DefinitionError, f"cannot be analysed: {_first_line(error)}") from error
     except Exception as error:
-        if own:
+        # What py4j itself raises says that Spark is gone, and nothing about the definition.
+        if own or type(error).__module__.startswith("py4j"):
             raise
         raise site.error(
             DefinitionError, f"cannot be planned: {type(error).__name__}: {_first_line(error)}"

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import DefinitionError, UnknownField
 from penstock.streams.flow.pipelines import PipelineSink
 from penstock.streams.flow.query import Node, Query, Read, describe
-from penstock.streams.flow.settings import spark_settings
 from penstock.streams.flow.shape import Shape
 from penstock.streams.flow.sites import Site
 from penstock.streams.flow.stateless import table_of
@@ -56,16 +55,13 @@ class Output:
         # The mark of the event time would be written into files.
         return frame.select(*(F.col(f"`{name}`").alias(name, metadata={}) for name in self.shape.fields))
 
-    def settings(self) -> dict[str, str]:
-        """What the session must be set to when the query is started; see `spark_settings`."""
-        return spark_settings(expires=self.shape.expires)
-
     def describe(self) -> dict[str, Any]:
         return {
             "table": table_of(self.shape),
             "mode": self.mode,
             "keys": list(self.keys),
             "sink": self.sink.describe(),
+            "exactly_once": self.sink.exactly_once,
             "operators": describe(self.node),
         }
 

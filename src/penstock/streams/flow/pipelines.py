@@ -10,13 +10,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from penstock.errors import DefinitionError, TypeMismatch, UnknownField
 from penstock.pipeline import Dataset, Pipeline
 from penstock.pipeline.execute import Executor, resources_by_stage
-from penstock.pipeline.fingerprint import stage_digest
+from penstock.pipeline.fingerprint import code_digest, stage_digest
 from penstock.streams.flow.shape import Shape
 from penstock.streams.flow.sites import Site
 from penstock.streams.sinks.base import Batch, Mode, Sink, Target, Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+def resources_of(pipeline: Pipeline) -> dict[str, str]:
+    """The resources of a pipeline as a plan tells them: by version, or else by the code that loads them."""
+    return {
+        f"resource {name}": resource.version or (code_digest(resource.load) if resource.load else "-")
+        for name, resource in pipeline.resources.items()
+    }
 
 
 class PipelineSink(Sink):
@@ -47,6 +55,7 @@ class PipelineSink(Sink):
     def describe(self) -> dict[str, str]:
         found = {"kind": "pipeline", "pipeline": self.pipeline.name}
         found |= {f"stage {stage.index + 1}": stage_digest(stage) for stage in self.pipeline.stages}
+        found |= resources_of(self.pipeline)
         for table, sink in self.sinks.items():
             found |= {f"{table} {key}": value for key, value in sink.describe().items()}
         return found

@@ -91,16 +91,13 @@ def _gather(node: Node, found: dict[Node, None]) -> None:
 
 
 class Query:
-    """The compilation of one output. A node that is used twice is compiled once, and so is a source."""
+    """The compilation of one output. A node that is used twice is compiled once."""
 
     def __init__(self, spark: SparkSession, read: Read, mode: Mode) -> None:
         self.spark = spark
+        self.read = read
         self.mode = mode
-        self._read = read
         self._made: dict[Node, Current] = {}
-
-    def source(self, name: str, late: bool) -> DataFrame:
-        return self._read(name, late)
 
     def current(self, node: Node) -> Current:
         if node not in self._made:

@@ -71,7 +71,8 @@ class Rows:
         """The rows for which the condition is true; null counts as no.
 
         SQL text or a Column is computed by Spark itself, a function of a row in a Python worker. A function
-        without parameters gives a Column.
+        without parameters gives a Column. A row that replaces another and no longer passes does not take the
+        other one back from the sink.
         """
         return self._filtered(Site(f"filter({_named(condition)})", caller()), condition, wanted=True)
 

@@ -43,7 +43,7 @@ class StatefullyMapped(Node):
 
     def compile(self, query: Query) -> Current:
         made = Made(self.site, self.shape.name, self.shape.schema)
-        processor = _processor(_Keeper(self.site, self.function, made, self.first), self.ttl)
+        processor = _processor(Keeper(self.site, self.function, made, self.first), self.ttl)
         grouped = query.frame(self.inputs[0]).groupBy(*(f"`{key}`" for key in self.keys))
         frame = grouped.transformWithState(
             processor,
@@ -73,7 +73,7 @@ def encoded(site: Site, whose: str, state: State, kind: type[TerminalError] = Ba
 
 
 @dataclass(frozen=True, slots=True)
-class _Keeper:
+class Keeper:
     """What happens to the rows of one key in one batch, apart from where its state is kept."""
 
     site: Site
@@ -110,7 +110,7 @@ class _Keeper:
         )
 
 
-def _processor(keeper: _Keeper, ttl: int | None) -> StatefulProcessor:
+def _processor(keeper: Keeper, ttl: int | None) -> StatefulProcessor:
     """Spark's part of it. The class is made here, so that to define a stream Spark is not imported."""
     from pyspark.sql import Row as SparkRow
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle

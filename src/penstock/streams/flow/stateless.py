@@ -36,7 +36,7 @@ class FromSource(Node):
     late: bool = False
 
     def compile(self, query: Query) -> Current:
-        frame = query.source(self.source, self.late).select(*self.shape.fields)
+        frame = query.read(self.source, self.late).select(*self.shape.fields)
         if self.shape.time is None or self.delay is None:
             return Current(Flow(self.shape.name, frame, self.shape.schema))
         frame = _without_end(frame.withWatermark(self.shape.time, interval(self.delay)), self.shape.time)

@@ -12,6 +12,7 @@ from penstock.pipeline.pipeline import Pipeline
 from penstock.pipeline.stages import Bound, bind, derive
 from penstock.pipeline.transforms import Transform
 from penstock.spark.flow import Flow
+from penstock.streams.flow.pipelines import resources_of
 from penstock.streams.flow.query import Current, Node, Query
 from penstock.streams.flow.shape import Shape, kept_time
 from penstock.streams.flow.sites import Site
@@ -59,7 +60,11 @@ class Transformed(Node):
         return Current(made, mark)
 
     def describe(self) -> dict[str, Any]:
-        return {"code": transform_digest(self.pipeline.bound[0]), "to": table_of(self.shape)}
+        return {
+            "code": transform_digest(self.pipeline.bound[0]),
+            **resources_of(self.pipeline),
+            "to": table_of(self.shape),
+        }
 
 
 class Alone(Pipeline):
