@@ -103,7 +103,7 @@ def counts(tables: StreamTableEnvironment, load: Load) -> Table:
 
 
 def remote(configuration: Configuration) -> StreamExecutionEnvironment:
-    """An environment that does as the configuration says: the one that PyFlink makes is always a local one."""
+    """An environment that obeys the configuration: the one that PyFlink makes is always a local one."""
     java = get_gateway().jvm.org.apache.flink.streaming.api.environment.StreamExecutionEnvironment
     return StreamExecutionEnvironment(java(configuration._j_configuration))  # noqa: SLF001
 

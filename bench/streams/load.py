@@ -14,7 +14,8 @@ from typing import Self
 
 from bench.streams import generator
 
-_ENDLESS = 1 << 32
+# Polls of a part. Flink keeps the numbers of all that are to come in its snapshots: more would slow it down.
+_ENDLESS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,8 @@ class Load:
 
     @classmethod
     def endless(cls, place: Path, *, poll: int, interval: float, workers: int, pace: float) -> Self:
-        return cls(str(place), _ENDLESS, poll, interval, workers, pace)
+        """One that lasts longer than a measurement."""
+        return cls(str(place), _ENDLESS * poll, poll, interval, workers, pace)
 
     @classmethod
     def parse(cls, text: str) -> Self:

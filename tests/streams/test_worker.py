@@ -429,7 +429,10 @@ def test_the_room_in_the_queue_counts_in_rows_of_the_size_they_had() -> None:
     assert crew.ingestions["ann"].polls[-1].limits == Limits(3, 35, 1.0)
     crew.room = 9
     crew.epoch()
-    assert len(crew.ingestions["ann"].polls) == 2
+    assert crew.ingestions["ann"].polls[-1].limits == Limits(1, 9, 1.0)
+    crew.room = 0
+    crew.epoch()
+    assert len(crew.ingestions["ann"].polls) == 3
 
 
 def test_all_who_share_the_queue_are_counted() -> None:
