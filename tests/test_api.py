@@ -28,6 +28,7 @@ EXPORTED = [
     "SparkConfig",
     "Storage",
     "Stream",
+    "StreamHandle",
     "Table",
     "TerminalError",
     "TransientError",

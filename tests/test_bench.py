@@ -1,19 +1,27 @@
-"""The reporting side of the benchmarks. Nothing here is timed."""
+"""The reporting side of the benchmarks, and what they count. Nothing here is timed."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bench import __main__ as command
-from bench import report
+from bench import report, streams
 from bench.lab import Lab
 from bench.measuring import compare
+from bench.peers import Environment, PeerMissing
 from bench.results import Result
 from bench.scenarios import Scenario
+from bench.streams import generator, latency, rescale, throughput, trace
+from bench.streams.load import Load, PollLog
+from bench.streams.sides import Pauses, Rescaling, Steady
+from bench.streams.trace import Commit, Poll, Trace, WrongResult
 
 KEYS = ["name", "ours", "peer", "ratio", "spread", "goal", "holds"]
 
@@ -118,3 +126,105 @@ def test_an_unknown_scenario_is_refused_with_those_there_are() -> None:
 
 def test_the_scenarios_of_the_batch_side() -> None:
     assert [scenario.key for scenario in command.known()["batch"]] == list("abcdef")
+
+
+def test_rows_are_the_same_wherever_a_poll_begins() -> None:
+    whole = generator.rows(5, 0, 1_000)
+    for column, (first, second) in zip(
+        whole, zip(generator.rows(5, 0, 300), generator.rows(5, 300, 700), strict=True), strict=True
+    ):
+        assert np.array_equal(column, np.concatenate([first, second]))
+    assert np.array_equal(whole[0], generator.keys(5, 0, 1_000))
+    assert whole[0][:4].tolist() == [3773, 1765, 2235, 6046]
+
+
+def test_parts_have_rows_of_their_own_and_use_all_keys() -> None:
+    assert not np.array_equal(generator.keys(0, 0, 100), generator.keys(1, 0, 100))
+    counts = generator.counts(0, 0, 200_000)
+    assert counts.sum() == 200_000 and counts.min() > 0
+
+
+def test_a_mark_tells_its_poll_and_is_no_key_of_a_row() -> None:
+    assert generator.mark(0, 0) >= generator.KEYS
+    assert generator.marked(generator.mark(63, 12_345)) == (63, 12_345)
+
+
+PACED = Load("", rows=1_000, poll=100, interval=1.0, workers=2, pace=1.0)
+
+
+def committed(at: float, *starts: int) -> Commit:
+    """Part 0 from these rows on, counted from the beginning of the first of them."""
+    keys = [key for start in starts for key in PACED.keys(0, start)]
+    return Commit(at, {key: keys.count(key) for key in keys})
+
+
+def test_the_log_of_polls_is_read_as_it_was_written(tmp_path: Path) -> None:
+    log = PollLog(tmp_path)
+    log.note(3, 200)
+    [poll] = trace.polls(tmp_path)
+    assert generator.marked(poll.mark) == (3, 200)
+
+
+def test_a_poll_waits_for_the_commit_that_has_it_first() -> None:
+    polls = [Poll(generator.mark(0, 0), 1.0, 7), Poll(generator.mark(0, 100), 1.5, 7)]
+    run = Trace(polls, [committed(2.0, 0), committed(4.0, 0, 100)])
+    run.check(PACED)
+    assert run.latencies() == [1.0, 2.5]
+
+
+def test_a_pause_ends_with_the_first_commit_of_a_new_process() -> None:
+    polls = [Poll(generator.mark(0, 0), 1.0, 7), Poll(generator.mark(0, 100), 5.0, 8)]
+    run = Trace(polls, [committed(3.5, 0), committed(6.0, 0, 100)])
+    assert run.resumed(3.0) == 6.0
+    with pytest.raises(WrongResult, match="nothing that was polled after"):
+        run.resumed(7.0)
+
+
+def test_wrong_counts_are_found() -> None:
+    polls = [Poll(generator.mark(0, 0), 1.0, 7)]
+    with pytest.raises(WrongResult, match="nothing was committed"):
+        Trace(polls, []).check(PACED)
+    with pytest.raises(WrongResult, match="1 of 1 polls were counted more than once"):
+        Trace(polls, [committed(2.0, 0, 0)]).check(PACED)
+    short = committed(2.0, 0)
+    lost = {key: count for key, count in short.counts.items() if key != PACED.keys(0, 0)[1]}
+    with pytest.raises(WrongResult, match="1 of 10,000 counts are wrong"):
+        Trace(polls, [Commit(2.0, lost)]).check(PACED)
+
+
+@dataclass(frozen=True, slots=True)
+class Pretended:
+    name: str
+    seconds: float
+
+    def throughput(self, rows: int, interval: float) -> float:
+        return self.seconds
+
+    def latency(self, steady: Steady) -> list[float]:
+        return [self.seconds, self.seconds]
+
+    def rescale(self, rescaling: Rescaling) -> dict[str, Pauses]:
+        return {"": Pauses(self.seconds, 2 * self.seconds)}
+
+
+def test_streams_are_compared_with_every_peer(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, rows=6_400, repeat=2)
+    ours, peers = Pretended("us", 1.0), [Pretended("one", 2.0), Pretended("two", 20.0)]
+    events = list(throughput.results(lab, ours, peers))
+    assert [(r.ratio, r.holds) for r in events] == [(0.5, True), (0.05, True)]
+    assert events[0].ours == pytest.approx(1e6 / 6_400)
+    delays = list(latency.results(lab, ours, peers))
+    assert [(r.ours, r.peer, r.holds) for r in delays[:2]] == [(1_000, 2_000, None)] * 2
+    pauses = list(rescale.results(lab, ours, peers))
+    assert [(r.peer, r.holds) for r in pauses] == [(2.0, False), (4.0, False), (20.0, True), (40.0, True)]
+
+
+def test_the_scenarios_of_streams() -> None:
+    assert [scenario.key for scenario in streams.SCENARIOS] == list("abc")
+
+
+def test_a_peer_that_cannot_be_installed_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(PeerMissing, match=r"nobody: /bin/false -m venv .* ended with 1"):
+        _ = Environment("nobody", ("nothing==1",)).python

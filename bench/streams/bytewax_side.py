@@ -62,10 +62,10 @@ class Bytewax:
             load = Load(str(place.path), rows, POLL, interval, layout.workers)
             self._prepare(load)
             with self._cluster(load, layout, 0) as processes:
-                for process in processes:
-                    if process.wait():
-                        raise RuntimeError(f"bytewax ended with {process.returncode}: {_log(load)}")
+                wait_until(lambda: _over(processes), "the end of bytewax", lambda: _log(load))
                 ended = time.monotonic()
+                if any(process.poll() != 0 for process in processes):
+                    raise RuntimeError(f"bytewax failed: {_log(load)}")
             expect_all(newest(_written(load)), load)
             return ended - min(poll.at for poll in polls(load.folder("polls")))
 
@@ -149,6 +149,12 @@ class Bytewax:
             stdout=log,
             stderr=log,
         )
+
+
+def _over(processes: Sequence[subprocess.Popen[bytes]]) -> bool:
+    """Whether all have ended, or one has failed: the others would wait for it."""
+    codes = [process.poll() for process in processes]
+    return None not in codes or any(codes)
 
 
 def _trace(load: Load, frontiers: Watch[int]) -> Trace:

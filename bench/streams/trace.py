@@ -48,6 +48,8 @@ class Trace:
         marks = {poll.mark for poll in self.polls if poll.process not in known}
         # A poll that is made again after a restart has the mark of the one that was not committed.
         times = [at for mark, at in self._committed().items() if mark in marks and at > after]
+        if not times:
+            raise WrongResult("nothing that was polled after the request was committed")
         return min(times)
 
     def check(self, load: Load) -> None:
@@ -97,6 +99,4 @@ def expect_all(counts: Mapping[int, int], load: Load) -> None:
 def expect(counts: Mapping[int, int], truth: object) -> None:
     found = np.array([counts.get(key, 0) for key in range(KEYS)])
     if wrong := int(np.count_nonzero(found != truth)):
-        raise WrongResult(
-            f"{wrong:,} of {KEYS:,} keys have a wrong count; {int(found.sum()):,} rows were counted"
-        )
+        raise WrongResult(f"{wrong:,} of {KEYS:,} counts are wrong; {int(found.sum()):,} rows were counted")

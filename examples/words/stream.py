@@ -1,7 +1,7 @@
 """Words per minute of event time, counted over log files that grow.
 
-Lines are JSON: ``{"at": "2026-01-01T12:00:00Z", "text": "to be or not to be"}``. A window comes out once, when
-the newest line is ten seconds past its end. Lines that come later than that go to a table of their own.
+Lines are JSON: ``{"at": "2026-01-01T12:00:00Z", "text": "to be or not to be"}``. A window comes out once, as
+soon as the newest line is ten seconds past its end. Later ones go to a table of their own.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.spark.session import start as start_spark
     from penstock.storage import Storage
     from penstock.store import open_store
+    from penstock.streams.handle import StreamHandle
     from penstock.streams.stream import Stream
     from penstock.tables import Precision, Table, derived
 
@@ -43,6 +44,7 @@ _HOMES = {
     "SparkConfig": "penstock.config",
     "Storage": "penstock.storage",
     "Stream": "penstock.streams.stream",
+    "StreamHandle": "penstock.streams.handle",
     "Table": "penstock.tables",
     "TerminalError": "penstock.errors",
     "TransientError": "penstock.errors",
@@ -74,6 +76,7 @@ __all__ = [
     "SparkConfig",
     "Storage",
     "Stream",
+    "StreamHandle",
     "Table",
     "TerminalError",
     "TransientError",

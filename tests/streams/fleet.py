@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from penstock.children import Crew
 from penstock.cluster.keys import Keys
 from penstock.cluster.model import Control
+from penstock.cluster.records import Records
 from penstock.cluster.room import Room
 from penstock.config import ClusterConfig, Config, SparkConfig, StreamConfig
 from penstock.project import load_stream
@@ -28,7 +29,7 @@ from penstock.stream_job import StreamJob
 from penstock.streams import registry
 from penstock.streams.claims import Claims
 from penstock.streams.log import EpochLog
-from penstock.streams.model import END, SCOPE
+from penstock.streams.model import END, SCOPE, PartName, PartState, Standing
 from penstock.streams.sinks import StreamTable
 
 JOBS = Path(__file__).with_name("jobs")
@@ -111,6 +112,20 @@ class Fleet:
         goal = self.committed + count
         self.until(lambda: self.committed >= goal or self.ended, f"{count} more epochs")
 
+    def states(self) -> dict[str, PartState]:
+        """Where each part of all sources stands, as of the last committed epoch."""
+        committed = self.committed
+        decision = Records(self.store, Keys(self.layout.cluster)).decision(SCOPE, committed)
+        standings = [Standing.decode(text) for text in decision.frontiers.values()] if decision else []
+        found = [each.states.read(self.storage)["parts"] for each in standings if each.states]
+        return {
+            PartName.parse(name).part: PartState(*known) for parts in found for name, known in parts.items()
+        }
+
+    def readers(self, after: int) -> set[str]:
+        """Who brought rows after an epoch."""
+        return {brought.member for epoch in self.log.entries(after) for brought in epoch.brought}
+
     def close(self) -> None:
         for child in self.alive:
             os.kill(child.pid, signal.SIGCONT)
@@ -140,8 +155,13 @@ class Fleet:
 
 def misfits(rows: pa.Table, parts: int, count: int) -> str:
     """What is wrong with numbered rows that should be there once each; nothing if all is right."""
+    return uneven_misfits(rows, {str(part): count for part in range(parts)})
+
+
+def uneven_misfits(rows: pa.Table, counts: Mapping[str, int]) -> str:
+    """The same where parts have different numbers of rows."""
     found = Counter(zip(rows["part"].to_pylist(), rows["number"].to_pylist(), strict=True))
-    wanted = {(str(part), number) for part in range(parts) for number in range(count)}
+    wanted = {(part, number) for part, count in counts.items() for number in range(count)}
     twice = [row for row, times in found.items() if times > 1]
     lost, strange = wanted - found.keys(), found.keys() - wanted
     told = {"twice": twice, "lost": lost, "strange": strange}

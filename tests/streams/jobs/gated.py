@@ -1,0 +1,70 @@
+"""Numbered rows without end, until the test says in a file how many a part has.
+
+Files in the folder that the environment names: ``PART.end`` and ``all.end`` hold the number of rows, and
+while ``paused`` is there nothing comes.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+from penstock import Table
+from penstock.sources import Part, StatefulSource
+from penstock.sources.state import State
+from penstock.streams.sinks import ParquetSink
+from penstock.streams.stream import Stream
+
+FOLDER = os.environ.get("GATED_FOLDER", "")
+PARTS = 12
+AT_ONCE = 20
+
+
+class Numbers(Table):
+    part: str
+    number: int
+
+
+class Gated(StatefulSource):
+    table = Numbers
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def list_parts(self) -> list[str]:
+        return [str(part) for part in range(PARTS)]
+
+    def build_part(self, part: str, state: State) -> Part:
+        return GatedPart(Path(self.folder), part, state or 0)
+
+
+class GatedPart(Part):
+    def __init__(self, folder: Path, part: str, number: int) -> None:
+        self._folder = folder
+        self._part = part
+        self._next = number
+
+    def poll(self, limit: int) -> list[dict[str, object]] | None:
+        if (self._folder / "paused").exists():
+            return None
+        begin, end = self._next, min(self._next + min(limit, AT_ONCE), self._end())
+        self._next = int(max(begin, end))
+        return [{"part": self._part, "number": number} for number in range(begin, self._next)] or None
+
+    def snapshot(self) -> State:
+        return self._next
+
+    def is_finished(self) -> bool:
+        return self._next >= self._end()
+
+    def _end(self) -> float:
+        for name in (self._part, "all"):
+            file = self._folder / f"{name}.end"
+            if file.exists():
+                return int(file.read_text())
+        return math.inf
+
+
+stream = Stream("gated")
+stream.output("all", stream.source("numbers", Gated(FOLDER)), ParquetSink())

@@ -1,0 +1,263 @@
+"""Sources that fail in each of their methods: a clear word, nothing lost or twice, and on when the cause is gone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.cluster.keys import Keys
+from penstock.cluster.room import Room
+from penstock.config import Config, StreamConfig
+from penstock.sources import RateSource
+from penstock.storage import Storage
+from penstock.store import open_store
+from penstock.streams import registry
+from penstock.streams.events import StreamEvent
+from penstock.streams.instance import StreamInstance
+from penstock.streams.log import EpochLog
+from penstock.streams.place import Place
+from penstock.streams.sinks import FunctionSink, ParquetSink, StreamTable
+from penstock.streams.stream import Stream
+from tests.streams.fleet import CLUSTER, STREAM, misfits, uneven_misfits, with_settings
+from tests.streams.jobs import moody
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.streams.sinks.base import Batch
+
+STEP = 20
+
+
+class Station:
+    """Instances of a stream in threads of this process, which share one Spark."""
+
+    def __init__(
+        self, spark: SparkSession, stream: Stream, folder: Path, settings: StreamConfig = STREAM
+    ) -> None:
+        self._spark = spark
+        self._stream = stream
+        url = f"sqlite:///{folder}/store.db"
+        self.config = Config(store=url, storage=str(folder / "storage"), cluster=CLUSTER, stream=settings)
+        self.store = open_store(url)
+        self.storage = Storage(folder / "storage")
+        record = registry.open_stream(self.store, stream.name, stream.describe())
+        self.layout = record.layout
+        self.place = Place(url, str(folder / "storage"), stream.name, record.id)
+        self.log = EpochLog(self.store, self.storage, self.layout)
+        self.events: list[StreamEvent] = []
+        self.endings: dict[str, str] = {}
+        self._running: list[tuple[StreamInstance, threading.Thread]] = []
+
+    def start(self) -> None:
+        """One more instance."""
+        name = f"i{len(self._running) + 1}"
+        # Outputs change settings of their session, which other tests share.
+        spark = self._spark.newSession()
+        instance = StreamInstance(
+            self._stream, self.place, self.config, name, spark, listener=self.events.append
+        )
+        thread = threading.Thread(target=lambda: self.endings.update({name: instance.run()}), daemon=True)
+        self._running.append((instance, thread))
+        thread.start()
+
+    def seats(self) -> int:
+        return len(Room(self.store, Keys(self.layout.cluster)).read().assignment.seats)
+
+    def close(self) -> None:
+        for instance, _ in self._running:
+            instance.stop()
+        for _, thread in self._running:
+            thread.join()
+        self.store.close()
+
+    def until(self, condition: Callable[[], Any], what: str, seconds: float = 60) -> Any:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if found := condition():
+                return found
+            time.sleep(0.05)
+        problems = "\n".join(event.text for event in self.told("problem")[-5:])
+        raise AssertionError(f"did not happen within {seconds} s: {what}\n{problems}")
+
+    def told(self, kind: str) -> list[StreamEvent]:
+        return [event for event in list(self.events) if event.kind == kind]
+
+    def queue(self) -> pa.Table:
+        """Every committed row that is retained."""
+        files = [f for e in self.log.entries(0) for b in e.brought for f in b.files(self.storage)]
+        read = []
+        for file in files:
+            with self.storage.open(file.record.path) as opened:
+                read.append(pa.ipc.open_file(opened).read_all())
+        return pa.concat_tables(read) if read else moody.Numbers.arrow_schema().empty_table()
+
+    def output(self, name: str) -> pa.Table:
+        table = StreamTable(self.store, self.storage, self.layout.stream, self.layout.id, name)
+        return pa.concat_tables([pq.read_table(path) for path in table.paths()])
+
+
+class Patient(Station):
+    """The stream of a moody source."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._moods = folder / "moods"
+        self._moods.mkdir()
+        self._rows = 0
+        self.offer()
+        stream = Stream("moody")
+        stream.output("all", stream.source("moody", moody.Moody(self._moods)), ParquetSink())
+        super().__init__(spark, stream, folder)
+
+    def offer(self) -> None:
+        """Let every part have more rows."""
+        self._rows += STEP
+        self._write("rows", str(self._rows))
+
+    def end(self) -> None:
+        self._write("end", "")
+
+    @contextmanager
+    def mood(self, method: str, how: str = "raise") -> Iterator[None]:
+        """The source misbehaves within the block."""
+        self._write(method, how)
+        try:
+            yield
+        finally:
+            (self._moods / method).unlink()
+
+    def complaint(self, *words: str) -> StreamEvent:
+        """Wait for a problem, told from now on, that has all these words."""
+        known = len(self.events)
+        found: StreamEvent = self.until(
+            lambda: next((e for e in self.events[known:] if _complains(e, words)), None),
+            f"a problem about {words}",
+        )
+        return found
+
+    def wrong(self, rows: pa.Table) -> str:
+        return uneven_misfits(rows, dict.fromkeys(moody.PARTS, self._rows))
+
+    def settle(self) -> None:
+        """Wait until all that was offered is in the queue, and nothing else."""
+        self.until(lambda: self.queue().num_rows >= len(moody.PARTS) * self._rows, "all rows")
+        assert self.wrong(self.queue()) == ""
+
+    def _write(self, name: str, text: str) -> None:
+        new = self._moods / f"{name}.new"
+        new.write_text(text)
+        new.rename(self._moods / name)
+
+
+def _complains(event: StreamEvent, words: tuple[str, ...]) -> bool:
+    return event.kind == "problem" and all(word in event.text for word in words)
+
+
+@pytest.fixture(scope="module")
+def patient(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Patient]:
+    """One stream that every test makes suffer and lets recover."""
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(moody)  # type: ignore[no-untyped-call]
+    patient = Patient(spark, tmp_path_factory.mktemp("moody"))
+    patient.start()
+    patient.settle()
+    yield patient
+    patient.close()
+    cloudpickle.unregister_pickle_by_value(moody)  # type: ignore[no-untyped-call]
+
+
+def test_a_failing_list_of_parts_names_the_source_and_the_method(patient: Patient) -> None:
+    with patient.mood("list_parts"):
+        patient.offer()
+        patient.complaint("source moody: list_parts failed: ValueError: in a bad mood")
+    patient.settle()
+
+
+@pytest.mark.parametrize("method", ["poll", "is_finished", "snapshot", "suspend"])
+def test_a_failing_part_is_named_with_its_method(patient: Patient, method: str) -> None:
+    with patient.mood(method):
+        patient.offer()
+        patient.complaint(f"source moody, part 'b': {method} failed: ValueError: in a bad mood at {method}")
+    patient.settle()
+
+
+def test_a_part_that_cannot_be_built_is_named(patient: Patient) -> None:
+    with patient.mood("build_part"):
+        # A part that failed is closed, and must be built again.
+        with patient.mood("poll"):
+            patient.offer()
+            patient.complaint("poll failed")
+        patient.complaint("source moody, part 'b': build_part failed: ValueError: in a bad mood")
+    patient.settle()
+
+
+def test_a_part_that_cannot_be_closed_does_not_hide_why_it_was(patient: Patient) -> None:
+    with patient.mood("close"):
+        with patient.mood("poll"):
+            patient.offer()
+            patient.complaint("source moody, part 'b': poll failed")
+        patient.settle()
+
+
+def test_a_passing_fault_passes(patient: Patient) -> None:
+    with patient.mood("poll", "transient"):
+        patient.offer()
+        patient.complaint("TransientError: source moody, part 'b': poll failed: the line is busy")
+    patient.settle()
+
+
+def test_a_state_that_cannot_be_encoded_is_named_with_its_part_and_type(patient: Patient) -> None:
+    with patient.mood("snapshot", "object"):
+        patient.offer()
+        patient.complaint("the state of part 'moody/b' cannot be encoded: state['next'] is of type object")
+    patient.settle()
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("too many", ["SourceFailed", "rows"]),
+        ("wrong type", ["TypeMismatch", "seven"]),
+        ("unknown field", ["SourceFailed", "'colour', which the table does not"]),
+        ("null", ["NullInField", "number"]),
+        ("no rows", ["SourceFailed", "poll returned int"]),
+    ],
+)
+def test_a_poll_that_brings_what_it_must_not_is_named(
+    patient: Patient, what: str, words: list[str]
+) -> None:
+    with patient.mood("poll", what):
+        patient.offer()
+        patient.complaint("source moody, part 'b'", "poll", *words)
+    patient.settle()
+
+
+def test_parts_that_cannot_be_collected_stay_until_they_can(patient: Patient) -> None:
+    with patient.mood("collect"):
+        patient.start()
+        patient.complaint("source moody, part 'b': collect failed: ValueError: in a bad mood")
+        patient.offer()
+        patient.settle()
+        assert patient.seats() == 1
+    patient.until(lambda: patient.seats() == 2, "both have a seat")
+    patient.offer()
+    patient.settle()
+
+
+def test_after_all_this_the_stream_ends_with_every_row_once(patient: Patient) -> None:
+    patient.offer()
+    patient.end()
+    patient.until(lambda: "i1" in patient.endings, "the end")
+    patient.until(lambda: set(patient.endings.values()) == {"ended"}, "the end for all")
+    assert patient.wrong(patient.queue()) == ""
+    assert patient.wrong(patient.output("all")) == ""
