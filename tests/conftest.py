@@ -27,6 +27,8 @@ STARTS_SPARK = {
     "test_demo",
     "test_processes",
     "test_remote_spark",
+    "test_stream_command",
+    "streams",
 }
 """Folders and files of tests that start Spark in processes of their own."""
 _CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
@@ -60,10 +62,10 @@ def s3() -> Iterator[Seaweed]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes minutes unless it is asked for; keep all that starts Spark in one process."""
+    """Leave out what takes minutes unless it is asked for; keep what starts Spark in two processes."""
     for item in items:
         if _starts_spark(item):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.xdist_group(_group(item)))
     if config.option.markexpr:
         return
     chosen = [item for item in items if item.get_closest_marker("soak") is None]
@@ -71,8 +73,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = chosen
 
 
+def _group(item: pytest.Item) -> str:
+    """Two groups, which may run beside each other: much of what streams do is waiting."""
+    return "streams" if "stream" in str(item.path.relative_to(Path(__file__).parent)) else "spark"
+
+
 def _starts_spark(item: pytest.Item) -> bool:
-    """Two Sparks at once are too much for a small machine, and the session is shared within a process."""
+    """Many Sparks at once are too much for a small machine, and the session is shared within a process."""
     place = item.path.relative_to(Path(__file__).parent)
     return "spark" in getattr(item, "fixturenames", ()) or not STARTS_SPARK.isdisjoint(
         (place.parts[0], place.stem)

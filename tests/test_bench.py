@@ -166,10 +166,12 @@ def test_the_log_of_polls_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_a_poll_waits_for_the_commit_that_has_it_first() -> None:
-    polls = [Poll(generator.mark(0, 0), 1.0, 7), Poll(generator.mark(0, 100), 1.5, 7)]
-    run = Trace(polls, [committed(2.0, 0), committed(4.0, 0, 100)])
+    starts = {1.0: 0, 2.5: 100, 3.0: 200, 4.5: 300}
+    polls = [Poll(generator.mark(0, start), at, 7) for at, start in starts.items()]
+    run = Trace(polls, [committed(2.0, 0), committed(4.0, 0, 100, 200)])
     run.check(PACED)
-    assert run.latencies() == [1.0, 2.5]
+    # Neither the one that waited for the start nor the one that is not committed yet.
+    assert run.latencies() == [1.5, 1.0]
 
 
 def test_a_pause_ends_with_the_first_commit_of_a_new_process() -> None:

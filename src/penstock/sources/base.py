@@ -80,8 +80,11 @@ class Part(ABC):
     def collect(self) -> State:
         """The state for the instance that the part moves to, after which this part is only closed.
 
-        Called instead of `snapshot` at the barrier before the owners change. Override it where moving needs
-        more than `snapshot`, such as giving a lock or a cursor back. It is not called when an instance dies.
+        Called instead of `snapshot` at the barrier before the owners change. Override it where the state that
+        moves must hold more than that of `snapshot`. It may be called on a part that was just built from the
+        last state: the one that was at work may be suspended in another Python worker, and is not asked. So
+        it finds no lock or cursor to give back; that belongs into `suspend`. It is not called when an
+        instance dies.
         """
         return self.snapshot()
 
@@ -105,6 +108,16 @@ class StatefulSource(ABC):
 
     grows: bool = False
     """Whether parts may still appear when all that are listed have finished. If so, the stream never ends."""
+
+    def describe(self) -> Mapping[str, object]:
+        """What names and states of parts refer to, by name, as JSON values. It is shown: no secrets.
+
+        A place (a folder, a server and its topics, a database and its table) and what else a state depends on
+        to mean the same rows: a format, the fields of a key, a number of parts. Not what may change freely,
+        such as a pace or a timeout. It is stored with the stream, which goes on with something else only if a
+        person accepts that: the states of the old place would be applied to the new one.
+        """
+        return {}
 
     @abstractmethod
     def list_parts(self) -> Iterable[str]:

@@ -20,7 +20,7 @@ from functools import partial
 from typing import TypeVar
 
 from penstock.errors import UsageError
-from penstock.sources._checked import DiffersError, Subject, Watched, encode_state
+from penstock.sources._conformance_subject import DiffersError, Subject, Watched, encode_state
 from penstock.sources.base import StatefulSource
 from penstock.sources.state import decode
 

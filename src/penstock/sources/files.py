@@ -9,21 +9,25 @@
 A file must be complete when it appears: write it beside its place, under a name that is not read, and rename
 it (an object store shows no other files). Names that begin with ``.`` or ``_``, those of folders too, and
 names that end with ``.tmp`` are not read. A file that changes after its first row was read stops the stream;
-one that grows for ever is for `TailSource`.
+one that grows for ever is for `TailSource`. A file that is gone before anything of it was read counts as
+read, with a warning in the log.
 """
 
 from __future__ import annotations
 
 import glob
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 import pyarrow as pa
 
+from penstock.config import shown_url
 from penstock.errors import BadInput, InputChanged, TransientError, UsageError
 from penstock.inputs.files import (
     Stamp,
@@ -39,7 +43,7 @@ from penstock.inputs.formats.base import make_format
 from penstock.inputs.formats.jsonl import JsonLines, jsonl_schema
 from penstock.inputs.formats.text import TextFormat
 from penstock.inputs.model import FORMATS, Options
-from penstock.sources._formats import csv_format
+from penstock.sources._formats import csv_format, described
 from penstock.sources._marked import MarkedReader
 from penstock.sources._text import TextReader
 from penstock.sources.base import Part, StatefulSource
@@ -48,6 +52,8 @@ if TYPE_CHECKING:
     from penstock.sources.state import State
     from penstock.tables import Table
 
+_log = logging.getLogger(__name__)
+
 Format = Literal["parquet", "csv", "jsonl", "arrow"]
 
 
@@ -55,12 +61,15 @@ class DirectorySource(StatefulSource):
     """The files of a folder and the folders in it, of a local pattern, or below the URL of an object store.
 
     A part is named by the file's path below the folder, or below the part of a pattern that has no wildcard.
-    ``format`` is what all files have; without it, the ending of each name says it. CSV takes the options
-    ``header``, ``delimiter``, ``quote`` and ``null_values``. Columns are fitted to ``table`` as those of an
-    input are: columns that it does not have are left out, and nothing is converted that could lose anything.
+    ``format`` is what all files have, whatever their names are. Without it, the ending of each name says it,
+    and a file whose name does not is left out with a warning in the log; if that leaves none, or one is
+    compressed, the stream stops. CSV takes the options ``header``, ``delimiter``, ``quote`` and
+    ``null_values``. Columns are fitted to ``table`` as those of an input are: columns that it does not have
+    are left out, and nothing is converted that could lose anything.
 
     With ``grows=False`` the stream ends when it has read what is there; a file that appears before that is
-    still read.
+    still read. ``missing`` says what becomes of a file that is gone after some of its rows were read:
+    ``"fail"`` stops the stream until it is back, ``"skip"`` gives up what was not read, with a warning.
     """
 
     def __init__(
@@ -70,23 +79,41 @@ class DirectorySource(StatefulSource):
         *,
         format: Format | None = None,  # noqa: A002 - the word that people know
         grows: bool = True,
+        missing: Literal["fail", "skip"] = "fail",
         **options: Any,
     ) -> None:
         if format is not None and format not in FORMATS:
             raise UsageError(f"there is no format {format!r}", hint=f"formats: {', '.join(FORMATS)}")
+        if missing not in ("fail", "skip"):
+            raise UsageError(f"missing={missing!r} is not possible", hint="'fail' or 'skip'")
         self.table = table
         self.grows = grows
+        self.missing = missing
         self.format = format
         self.options = Options.parse(format or "csv", options)
         self.place, self.folder = _places(os.fspath(place))
 
+    def describe(self) -> dict[str, object]:
+        how = {} if self.format in ("parquet", "arrow", "jsonl") else {"csv": described(self.options)}
+        return {"files": shown_url(self.place), "format": self.format or "by name", **how}
+
     def list_parts(self) -> list[str]:
         parts = []
+        unknown = None
         for file in self._files():
             part = self._part_of(file.path)
-            if _is_data(part):
+            if not _is_data(part):
+                continue
+            refuse_compressed([file] if self.format in (None, "csv", "jsonl") else [])
+            try:
                 self._format_of(file)
+            except BadInput as error:
+                unknown = unknown or error
+                _left_out(file.path)
+            else:
                 parts.append(part)
+        if unknown is not None and not parts:
+            raise unknown
         return parts
 
     def build_part(self, part: str, state: State) -> FilePart:
@@ -110,9 +137,13 @@ class DirectorySource(StatefulSource):
             text = JsonLines(jsonl_schema(file, schema), strict=False)
         return None if text is None else TextReader(text, schema, file, read_at, offset=offset, row=row)
 
-    def _files(self) -> list[Stamp]:
+    def check_folder(self) -> None:
+        """Raise `BadInput` if a local folder is not there at all: its files are then not gone one by one."""
         if not is_url(self.place) and not Path(self.folder).is_dir():
             raise BadInput(f"there is no folder {self.folder}", hint="make it, or check the path")
+
+    def _files(self) -> list[Stamp]:
+        self.check_folder()
         try:
             return find(self.place)
         except BadInput:
@@ -148,16 +179,14 @@ class FilePart(Part):
     def poll(self, limit: int) -> pa.RecordBatch | None:
         if self._finished:
             return None
-        with self._reading():
-            if self._reader is None:
-                self._reader = self._open()
-            batch = None if self._reader is None else self._reader.next(limit)
-            self._finished = self._reader is None or self._reader.at_end
-        # Asking an object store takes a request: it is asked where a file begins and ends.
-        if self._finished or not is_url(self._path):
-            self._check_unchanged()
-        self._keep_state()
-        return batch
+        try:
+            return self._next(limit)
+        except _GoneError:
+            rest = "nothing was read of it" if self._state is None else f"read up to row {self._state['row']}"
+            _log.warning("%s is gone and counts as finished: %s", shown_url(self._path), rest)
+            self.close()
+            self._finished = True
+            return None
 
     def is_finished(self) -> bool:
         return self._finished
@@ -174,14 +203,25 @@ class FilePart(Part):
             self._reader.close()
             self._reader = None
 
+    def _next(self, limit: int) -> pa.RecordBatch | None:
+        with self._reading():
+            if self._reader is None:
+                self._reader = self._open()
+            batch = None if self._reader is None else self._reader.next(limit)
+            is_last = self._reader is None or self._reader.at_end
+        # Asking an object store takes a request: it is asked where a file begins and ends.
+        if is_last or not is_url(self._path):
+            self._check_unchanged()
+        self._finished = is_last
+        self._keep_state()
+        return batch
+
     def _open(self) -> MarkedReader | TextReader | None:
         """A reader at the state's place; None for a file of nothing."""
         if self._file is None:
             self._file = stamps([self._path])[0]
-        else:
-            self._check_unchanged()
-        if self._file is None:
-            raise FileNotFoundError(self._path)
+        self._check_unchanged()
+        assert self._file is not None
         if not self._file.bytes:
             return None
         state = self._state or {}
@@ -194,13 +234,18 @@ class FilePart(Part):
         self._state = {"row": row, "offset": offset, "bytes": file.bytes, "mtime_ns": file.mtime_ns}
 
     def _check_unchanged(self) -> None:
+        now = stamps([self._path])[0]
+        if now is None and (self._state is None or self._source.missing == "skip"):
+            self._source.check_folder()
+            raise _GoneError(self._path)
         expected = self._file or Stamp(self._path, 0, 0)
-        if (difference := changed(expected, stamps([self._path])[0])) is not None:
+        if (difference := changed(expected, now)) is not None:
             raise InputChanged(
                 f"a file changed before it was read to its end: {difference}",
                 left="rows that were committed came from the file as it was",
-                hint="put the file back as it was (content and modification time, as `cp -p` does). Files "
-                "must be complete when they appear: write them beside their place and rename them",
+                hint="restore the file as it was (content and modification time, as `cp -p` does); or remove "
+                "it and set missing='skip' of the source, which gives up what was not read. Files must be "
+                "complete when they appear: write them beside their place and rename them",
             )
 
     @contextmanager
@@ -216,8 +261,13 @@ class FilePart(Part):
                 raise TransientError(f"{self._path} cannot be read now: {error}") from error
             raise BadInput(
                 f"{self._path} cannot be read: {error}",
-                hint="replace the file by a whole one under another name, and remove this one",
+                hint="remove the file and bring a whole one under another name; if rows of it were committed "
+                "already, set missing='skip' of the source, and bring only the others",
             ) from error
+
+
+class _GoneError(Exception):
+    """The file is not there, and need not be."""
 
 
 class _ReadAt:
@@ -230,6 +280,12 @@ class _ReadAt:
         with open_file(self._path) as file:
             data: bytes = file.read_at(size, offset)
             return data
+
+
+@lru_cache(maxsize=10_000)
+def _left_out(path: str) -> None:
+    """Say so once of each file: it is listed again and again."""
+    _log.warning("%s is left out: its name does not say what format it has", shown_url(path))
 
 
 def _places(place: str) -> tuple[str, str]:

@@ -12,39 +12,22 @@ committed with its epochs.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import io
 import logging
-import os
 import re
-import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
-import pyarrow.json
 
-from penstock.config import is_secret
-from penstock.errors import (
-    BadInput,
-    ConfigError,
-    DefinitionError,
-    InputError,
-    MissingPackage,
-    NullInField,
-    PenstockError,
-    TransientError,
-    TypeMismatch,
-    UsageError,
-)
+from penstock.errors import BadInput, ConfigError, InputError, PenstockError, UsageError
+from penstock.pipeline.fingerprint import code_digest
+from penstock.sources._kafka_hub import MOMENT, Hub, Lane, LaneError
+from penstock.sources._kafka_rows import UNFIT, KafkaHeader, KafkaRecord, Make, Value, check, decoder
 from penstock.sources.base import Part, StatefulSource
-from penstock.spark.fitting import fit
+from penstock.sources.kafka_client import ANSWER, as_ours, consumer, kafka, told
 from penstock.tables import Table
 
 if TYPE_CHECKING:
@@ -52,13 +35,11 @@ if TYPE_CHECKING:
 
     from penstock.sources.state import State
 
+__all__ = ["KafkaHeader", "KafkaPart", "KafkaRecord", "KafkaSource", "Make"]
+
 _log = logging.getLogger(__name__)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_ANSWER = 5.0
-_MOMENT = 0.2
-_READ_AT_ONCE = 2_000
-_BUFFERED = 20_000
 _MOST_ROWS = 50_000
 _PART = re.compile(r"([^\[\]]+)\[(\d+)\]")
 
@@ -75,53 +56,6 @@ _DEFAULTS: dict[str, object] = {
     # A partition that is added waits for the fetch that is under way.
     "fetch.wait.max.ms": 100,
 }
-
-_FINAL = frozenset(
-    {
-        "_AUTHENTICATION",
-        "_INVALID_ARG",
-        "_SSL",
-        "_UNKNOWN_PARTITION",
-        "_UNKNOWN_TOPIC",
-        "_UNSUPPORTED_FEATURE",
-        "CLUSTER_AUTHORIZATION_FAILED",
-        "GROUP_AUTHORIZATION_FAILED",
-        "INVALID_RECORD",
-        "MSG_SIZE_TOO_LARGE",
-        "POLICY_VIOLATION",
-        "SASL_AUTHENTICATION_FAILED",
-        "TOPIC_AUTHORIZATION_FAILED",
-        "TOPIC_EXCEPTION",
-        "UNKNOWN_TOPIC_OR_PART",
-        "UNSUPPORTED_SASL_MECHANISM",
-        "UNSUPPORTED_VERSION",
-    }
-)
-"""Errors that do not pass by themselves; all others are tried again."""
-
-
-class KafkaHeader(Table):
-    """An element of the field ``headers: list[KafkaHeader]`` of raw records."""
-
-    name: str
-    value: bytes | None
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaRecord:
-    """A record as a function for ``value`` gets it."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: datetime | None
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
-
-
-Make: TypeAlias = Callable[[KafkaRecord], Mapping[str, object] | None]
-"""From a record to a row, or to None for a record that is no row."""
 
 
 class KafkaSource(StatefulSource):
@@ -159,7 +93,7 @@ class KafkaSource(StatefulSource):
         topics: str | Sequence[str],
         table: type[Table],
         *,
-        value: Literal["json", "raw"] | Make = "json",
+        value: Value = "json",
         start: Literal["earliest", "latest"] | datetime = "earliest",
         on_error: Literal["fail", "skip"] = "fail",
         conf: Mapping[str, object] | None = None,
@@ -176,9 +110,14 @@ class KafkaSource(StatefulSource):
     def __repr__(self) -> str:
         return f"KafkaSource({self.servers}, {', '.join(self.topics)})"
 
+    def describe(self) -> dict[str, object]:
+        value = self.value if isinstance(self.value, str) else code_digest(self.value)
+        servers = sorted(each.strip() for each in self.servers.split(","))
+        return {"servers": ", ".join(servers), "topics": ", ".join(sorted(self.topics)), "value": value}
+
     def list_parts(self) -> list[str]:
-        with told(repr(self), self._conf), self._client() as client:
-            found = client.list_topics(timeout=_ANSWER).topics
+        with told(repr(self), self._conf), self.client() as client:
+            found = client.list_topics(timeout=ANSWER).topics
             for name in self.topics:
                 if not name.startswith("^") and name not in found:
                     raise InputError(f"{self!r}: there is no topic {name}", hint="make it, or mend its name")
@@ -202,6 +141,15 @@ class KafkaSource(StatefulSource):
         return {**_DEFAULTS, **self._conf, **_OURS, "bootstrap.servers": self.servers}
 
     @contextmanager
+    def client(self) -> Iterator[Consumer]:
+        """A consumer of its own, to ask Kafka something."""
+        client = consumer(self.settings())
+        try:
+            yield client
+        finally:
+            client.close()
+
+    @contextmanager
     def failing(self, where: str) -> Iterator[None]:
         """Errors of Kafka in the block, as ours."""
         with told(f"{self!r}: {where}", self._conf):
@@ -214,24 +162,16 @@ class KafkaSource(StatefulSource):
         """The offset that ``start`` means now."""
         from confluent_kafka import TopicPartition
 
-        with self.failing(f"{topic}[{partition}]"), self._client() as client:
+        with self.failing(f"{topic}[{partition}]"), self.client() as client:
             if isinstance(self.start, datetime):
                 at = (self.start - _EPOCH) // timedelta(milliseconds=1)
-                (found,) = client.offsets_for_times([TopicPartition(topic, partition, at)], timeout=_ANSWER)
+                (found,) = client.offsets_for_times([TopicPartition(topic, partition, at)], timeout=ANSWER)
                 if found.error is not None:
                     raise self.trouble(found.error, f"{topic}[{partition}]")
                 if found.offset >= 0:
                     return int(found.offset)
-            first, end = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=_ANSWER)
+            first, end = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=ANSWER)
             return int(first if self.start == "earliest" else end)
-
-    @contextmanager
-    def _client(self) -> Iterator[Consumer]:
-        client = consumer(self.settings())
-        try:
-            yield client
-        finally:
-            client.close()
 
     def _wants(self, topic: str) -> bool:
         if topic.startswith("__") and topic not in self.topics:
@@ -254,15 +194,7 @@ class KafkaSource(StatefulSource):
             )
         if self.on_error not in ("fail", "skip"):
             raise UsageError(f"{self!r}: on_error={self.on_error!r} is not possible", hint="'fail' or 'skip'")
-        if self.value == "raw":
-            _check_raw(self)
-        elif self.value == "json":
-            for each in self.table.input_schema():
-                _json_type(each.type, each.name)
-        elif not callable(self.value):
-            raise UsageError(
-                f"{self!r}: value={self.value!r} is not possible", hint="'json', 'raw', or a function"
-            )
+        check(repr(self), self.table, self.value)
 
 
 class KafkaPart(Part):
@@ -274,11 +206,11 @@ class KafkaPart(Part):
         self._partition = partition
         self._offset = offset
         self._skipped = skipped
-        self._lane: _Lane | None = None
-        self._decode = _decoder(source)
+        self._lane: Lane | None = None
+        self._decode = decoder(source.table, source.value)
 
     def poll(self, limit: int) -> pa.RecordBatch | None:
-        deadline = time.monotonic() + _MOMENT
+        deadline = time.monotonic() + MOMENT
         while True:
             messages = self._read(min(limit, _MOST_ROWS))
             if not messages:
@@ -309,9 +241,9 @@ class KafkaPart(Part):
             try:
                 if self._lane is None or not self._lane.is_open:
                     settings = self._source.settings()
-                    self._lane = _Hub.enter(settings, self._topic, self._partition, self._offset)
+                    self._lane = Hub.enter(settings, self._topic, self._partition, self._offset)
                 return self._lane.hub.take(self._lane, most)
-            except _LaneError as error:
+            except LaneError as error:
                 self.close()
                 raise self._told(error.args[0]) from None
 
@@ -320,9 +252,9 @@ class KafkaPart(Part):
             return self._source.trouble(error, str(self))
         from confluent_kafka import TopicPartition
 
-        with self._source._client() as client:  # noqa: SLF001
+        with self._source.client() as client:
             first, end = client.get_watermark_offsets(
-                TopicPartition(self._topic, self._partition), timeout=_ANSWER
+                TopicPartition(self._topic, self._partition), timeout=ANSWER
             )
         was = "the topic was made anew"
         if self._offset < first:
@@ -342,7 +274,7 @@ class KafkaPart(Part):
         """
         try:
             return self._decode(messages), 0
-        except _UNFIT as error:
+        except UNFIT as error:
             if len(messages) == 1:
                 return None, self._skip(messages[0], error)
         middle = len(messages) // 2
@@ -368,359 +300,7 @@ class KafkaPart(Part):
         return f"{self._topic}[{self._partition}]"
 
 
-# one consumer for all parts of a process
-
-
-class _LaneError(Exception):
-    """Kafka cannot go on with a lane; the argument is its error."""
-
-
-@dataclass(eq=False, slots=True)
-class _Lane:
-    """A partition in the shared consumer, for one part. Another part of the same partition takes it over."""
-
-    hub: _Hub
-    topic: str
-    partition: int
-    buffer: deque[Message] = field(default_factory=deque)
-    is_open: bool = True
-    is_known: bool = False
-    """Whether Kafka has answered since the lane was opened."""
-    at_end: bool = False
-    is_paused: bool = False
-    error: KafkaError | None = None
-
-
-class _Hub:
-    """A consumer that all parts with the same settings share, within one process.
-
-    A consumer has threads, connections and queues of its own, too much for each of hundreds of partitions.
-    What it reads is put into the lane of its partition. A lane that is full is paused, so that one that
-    nobody reads any more costs no more than that. Whatever goes wrong with the consumer as a whole closes it
-    and all lanes; parts open new ones at their own offsets.
-    """
-
-    _all: ClassVar[dict[tuple[int, str], _Hub]] = {}
-    # One for all: a consumer must not be closed between finding it and entering it.
-    _lock = threading.RLock()
-
-    def __init__(self, settings: dict[str, object], name: tuple[int, str]) -> None:
-        self._name = name
-        self._lanes: dict[tuple[str, int], _Lane] = {}
-        self._trouble: KafkaError | None = None
-        self._consumer = consumer({**settings, "error_cb": self._heard})
-
-    @classmethod
-    def enter(cls, settings: dict[str, object], topic: str, partition: int, offset: int) -> _Lane:
-        """Open a lane at an offset; who had one of the same partition opens another when it reads on."""
-        # A process that was forked has none of the threads of its parent's consumers.
-        name = (os.getpid(), repr(sorted(settings.items())))
-        with cls._lock:
-            hub = cls._all.get(name) or cls._all.setdefault(name, cls(settings, name))
-            return hub.open(topic, partition, offset)
-
-    def open(self, topic: str, partition: int, offset: int) -> _Lane:
-        from confluent_kafka import TopicPartition
-
-        if (before := self._lanes.get((topic, partition))) is not None:
-            self._drop(before)
-        lane = self._lanes[topic, partition] = _Lane(self, topic, partition)
-        self._consumer.incremental_assign([TopicPartition(topic, partition, offset)])
-        return lane
-
-    def take(self, lane: _Lane, most: int) -> list[Message]:
-        """Records of a lane, in order; none if there are none now."""
-        with self._lock:
-            deadline = time.monotonic() + (_MOMENT if lane.is_known else _ANSWER)
-            self._serve(0)
-            while lane.is_open and not lane.buffer and lane.error is None and not lane.at_end:
-                if time.monotonic() > deadline:
-                    break
-                self._serve(0.02)
-            if not lane.buffer:
-                self._check(lane)
-            taken = [lane.buffer.popleft() for _ in range(min(most, len(lane.buffer)))]
-            if lane.is_paused and len(lane.buffer) < _BUFFERED // 2:
-                self._pause(lane, False)
-            return taken
-
-    def leave(self, lane: _Lane) -> None:
-        with self._lock:
-            if lane.is_open:
-                self._drop(lane)
-            if not self._lanes:
-                self._close()
-
-    def _check(self, lane: _Lane) -> None:
-        """Raise what keeps a lane from going on, if anything does."""
-        if lane.error is not None:
-            raise _LaneError(lane.error)
-        if self._trouble is not None:
-            trouble = self._trouble
-            self._close()
-            raise _LaneError(trouble)
-        if not lane.is_known:
-            self._close()
-            raise TransientError(f"Kafka did not answer for {lane.topic}[{lane.partition}] in {_ANSWER:g} s")
-
-    def _serve(self, seconds: float) -> None:
-        """Put what has come, or comes within a time, into its lanes."""
-        found = self._consumer.consume(1, seconds)
-        if found:
-            found += self._consumer.consume(_READ_AT_ONCE, 0)
-        for message in found:
-            error = message.error()
-            lane = self._lanes.get((message.topic() or "", message.partition() or 0))
-            if error is not None and lane is None:
-                self._heard(error)
-            elif lane is not None:
-                self._put(lane, message, error)
-
-    def _put(self, lane: _Lane, message: Message, error: KafkaError | None) -> None:
-        if error is None:
-            lane.buffer.append(message)
-            lane.at_end = False
-        elif error.name() == "_PARTITION_EOF":
-            lane.at_end = True
-        else:
-            lane.error = error
-            return
-        lane.is_known, self._trouble = True, None
-        if len(lane.buffer) >= _BUFFERED and not lane.is_paused:
-            self._pause(lane, True)
-
-    def _pause(self, lane: _Lane, on: bool) -> None:
-        from confluent_kafka import TopicPartition
-
-        which = [TopicPartition(lane.topic, lane.partition)]
-        self._consumer.pause(which) if on else self._consumer.resume(which)
-        lane.is_paused = on
-
-    def _heard(self, error: KafkaError) -> None:
-        """An error of the whole client. Only the loss of all brokers, or what does not pass, matters here."""
-        matters = error.name() == "_ALL_BROKERS_DOWN" or error.name() in _FINAL or error.fatal()
-        # A refusal says more than that nobody is left, which follows it.
-        if matters and (self._trouble is None or self._trouble.name() not in _FINAL):
-            self._trouble = error
-
-    def _drop(self, lane: _Lane) -> None:
-        from confluent_kafka import TopicPartition
-
-        lane.is_open = False
-        lane.buffer.clear()
-        del self._lanes[lane.topic, lane.partition]
-        self._consumer.incremental_unassign([TopicPartition(lane.topic, lane.partition)])
-
-    def _close(self) -> None:
-        for lane in self._lanes.values():
-            lane.is_open = False
-            lane.buffer.clear()
-        self._lanes.clear()
-        if self._all.get(self._name) is self:
-            del self._all[self._name]
-            self._consumer.close()
-
-
-# from records to rows
-
-_Decoder: TypeAlias = Callable[[Sequence["Message"]], pa.RecordBatch]
-
-
-class _Unfit(Exception):
-    """A record gives no row."""
-
-
-_UNFIT = (_Unfit, pa.ArrowException, NullInField, TypeMismatch, UnicodeDecodeError)
-
-
-def _decoder(source: KafkaSource) -> _Decoder:
-    if source.value == "json":
-        return lambda messages: _from_json(source.table, messages)
-    if source.value == "raw":
-        return lambda messages: _from_raw(source.table, messages)
-    make: Any = source.value
-    return lambda messages: _from_function(source.table, make, messages)
-
-
-def _from_json(table: type[Table], messages: Sequence[Message]) -> pa.RecordBatch:
-    """All values in one go. Each stands in an object of its own on a line: the end of one closes what it
-    opened, so that a value that is broken never joins with its neighbour.
-    """
-    schema = table.input_schema()
-    values: list[Any] = [each.value() for each in messages]
-    if None in values:
-        raise _Unfit("it has no value")
-    data = b"".join(b'{"v":%b}\n' % each for each in values)
-    kinds = pa.struct([(each.name, _json_type(each.type, each.name)) for each in schema])
-    read = pyarrow.json.read_json(
-        io.BytesIO(data),
-        pyarrow.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
-        pyarrow.json.ParseOptions(
-            explicit_schema=pa.schema([("v", kinds)]),
-            newlines_in_values=True,
-            unexpected_field_behavior="ignore",
-        ),
-    )
-    objects = read.column("v").combine_chunks()
-    if len(objects) != len(values) or objects.null_count:
-        raise _Unfit("it is not one JSON object")
-    columns = [_cast(objects.field(n), each.type) for n, each in enumerate(schema)]
-    batch = pa.RecordBatch.from_arrays(columns, names=schema.names)
-    batch.validate(full=True)
-    return fit(table.__table_name__, batch, schema)
-
-
-def _json_type(kind: pa.DataType, name: str, is_inner: bool = False) -> pa.DataType:
-    """As what a value of JSON is read that becomes one of ``kind``."""
-    if pa.types.is_date(kind):
-        return pa.string()
-    if pa.types.is_binary(kind):
-        if is_inner:
-            raise DefinitionError(
-                f"the field {name} has bytes inside, which JSON has not", hint="use str, or value=a function"
-            )
-        return pa.string()
-    if pa.types.is_list(kind):
-        return pa.list_(_json_type(kind.value_type, name, True))
-    if pa.types.is_struct(kind):
-        return pa.struct([(each.name, _json_type(each.type, name, True)) for each in kind])
-    return kind
-
-
-def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    if not pa.types.is_binary(kind):
-        return column.cast(kind) if _has_date(kind) else column
-    try:
-        values = [
-            None if each is None else base64.b64decode(each, validate=True) for each in column.to_pylist()
-        ]
-    except (binascii.Error, ValueError) as error:
-        raise _Unfit(f"bytes are not base64: {error}") from error
-    return pa.array(values, kind)
-
-
-def _has_date(kind: pa.DataType) -> bool:
-    if pa.types.is_list(kind):
-        return _has_date(kind.value_type)
-    return bool(pa.types.is_date(kind)) or (
-        bool(pa.types.is_struct(kind)) and any(_has_date(each.type) for each in kind)
-    )
-
-
 def _after(message: Message) -> int:
     offset = message.offset()
     assert offset is not None
     return offset + 1
-
-
-def _timestamp(message: Message) -> datetime | None:
-    kind, milliseconds = message.timestamp()
-    return _EPOCH + timedelta(milliseconds=milliseconds) if kind else None
-
-
-_RAW: dict[str, tuple[tuple[pa.DataType, ...], Callable[[Any], Any]]] = {
-    "key": ((pa.binary(), pa.string()), lambda m: m.key()),
-    "value": ((pa.binary(), pa.string()), lambda m: m.value()),
-    "topic": ((pa.string(),), lambda m: m.topic()),
-    "partition": ((pa.int64(),), lambda m: m.partition()),
-    "offset": ((pa.int64(),), lambda m: m.offset()),
-    "timestamp": ((pa.timestamp("us", "UTC"),), _timestamp),
-    "headers": (
-        (pa.list_(pa.field("element", pa.struct(list(KafkaHeader.arrow_schema())), False)),),
-        lambda m: [{"name": name, "value": value} for name, value in m.headers() or ()],
-    ),
-}
-
-
-def _check_raw(source: KafkaSource) -> None:
-    for each in source.table.input_schema():
-        if each.name not in _RAW or each.type not in _RAW[each.name][0]:
-            kinds = "; ".join(f"{name}: {' or '.join(map(str, types))}" for name, (types, _) in _RAW.items())
-            raise DefinitionError(
-                f"{source!r}: a raw record has no field {each.name} of type {each.type}",
-                hint=f"fields of raw records: {kinds}",
-            )
-
-
-def _from_raw(table: type[Table], messages: Sequence[Message]) -> pa.RecordBatch:
-    schema = table.input_schema()
-    columns = []
-    for each in schema:
-        values = [_RAW[each.name][1](message) for message in messages]
-        # Text is checked to be text on its way.
-        is_bytes = each.name in ("key", "value")
-        columns.append(
-            pa.array(values, pa.binary()).cast(each.type) if is_bytes else pa.array(values, each.type)
-        )
-    return fit(table.__table_name__, pa.RecordBatch.from_arrays(columns, names=schema.names), schema)
-
-
-def _from_function(table: type[Table], make: Make, messages: Sequence[Message]) -> pa.RecordBatch:
-    schema = table.input_schema()
-    rows = []
-    for message in messages:
-        try:
-            row = make(_record(message))
-        except (TransientError, ConnectionError, TimeoutError):
-            raise
-        except Exception as error:
-            raise _Unfit(f"{type(error).__name__}: {error}") from error
-        if row is not None:
-            rows.append(dict(row))
-    try:
-        batch = pa.RecordBatch.from_pylist(rows, schema=pa.schema([(f.name, f.type) for f in schema]))
-    except (TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise _Unfit(str(error)) from error
-    return fit(table.__table_name__, batch, schema)
-
-
-def _record(message: Message) -> KafkaRecord:
-    headers: Any = message.headers() or ()
-    plain: Any = message
-    return KafkaRecord(
-        plain.topic(),
-        plain.partition(),
-        plain.offset(),
-        _timestamp(message),
-        plain.key(),
-        plain.value(),
-        tuple((name, value) for name, value in headers),
-    )
-
-
-# the client
-
-
-def kafka() -> Any:
-    """The package confluent_kafka."""
-    try:
-        import confluent_kafka
-    except ImportError:
-        raise MissingPackage("Kafka needs confluent-kafka", hint="pip install 'penstock[kafka]'") from None
-    return confluent_kafka
-
-
-def consumer(settings: Mapping[str, object]) -> Consumer:
-    made: Consumer = kafka().Consumer(dict(settings), logger=_log)
-    return made
-
-
-@contextmanager
-def told(where: str, conf: Mapping[str, object]) -> Iterator[None]:
-    """Errors of Kafka in the block, as ours."""
-    package = kafka()
-    try:
-        yield
-    except package.KafkaException as error:
-        raise as_ours(error.args[0], where, conf) from None
-
-
-def as_ours(error: KafkaError, where: str, conf: Mapping[str, object]) -> PenstockError:
-    """An error of Kafka as what it means for trying again, without the secrets among the settings."""
-    text = f"{where}: {error.name()}: {error.str()}"
-    for name, value in conf.items():
-        if is_secret(name) and value:
-            text = text.replace(str(value), "***")
-    if error.name() == "_INVALID_ARG":
-        return ConfigError(text, hint="see the configuration properties of librdkafka")
-    return InputError(text) if error.name() in _FINAL else TransientError(text)

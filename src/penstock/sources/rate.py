@@ -23,6 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.errors import DefinitionError, UsageError
+from penstock.pipeline.fingerprint import code_digest
 from penstock.sources.base import Part, StatefulSource
 from penstock.tables import Table
 
@@ -85,6 +86,16 @@ class RateSource(StatefulSource):
         self.make = make
         self._clock = clock
         _check(self)
+
+    def describe(self) -> dict[str, object]:
+        return {
+            "parts": self.parts,
+            "rows": "no end" if self.rows is None else self.rows,
+            "per second": "no pace" if self.per_second is None else self.per_second,
+            "start": self.start.isoformat(),
+            "keys": self.keys,
+            "make": "ticks" if self.make is None else code_digest(self.make),
+        }
 
     def list_parts(self) -> list[str]:
         return [str(index) for index in range(self.parts)]

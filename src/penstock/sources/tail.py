@@ -42,7 +42,7 @@ from penstock.inputs.formats.jsonl import JsonLines, jsonl_schema
 from penstock.inputs.formats.text import TextFormat
 from penstock.inputs.model import Options
 from penstock.sources._followed import Followed, Position, find_renamed, inode_and_size
-from penstock.sources._formats import Errors, PlainLines, csv_format
+from penstock.sources._formats import Errors, PlainLines, csv_format, described
 from penstock.sources._text import TextReader
 from penstock.sources.base import Part, StatefulSource
 from penstock.tables import Table
@@ -101,6 +101,10 @@ class TailSource(StatefulSource):
         self.options = Options.parse(format, options)
         self.pattern = str(Path(text.removeprefix("file://")).expanduser().absolute())
         self.folder = _folder(self.pattern)
+
+    def describe(self) -> dict[str, object]:
+        how = {"csv": described(self.options)} if self.format == "csv" else {}
+        return {"files": self.pattern, "format": self.format, **how}
 
     def list_parts(self) -> list[str]:
         if Path(self.pattern).is_dir():

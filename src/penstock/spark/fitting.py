@@ -1,11 +1,18 @@
-"""Does an Arrow batch fit a schema? Casts that lose nothing, and nulls only where they are declared."""
+"""Do rows fit a schema? Conversions that lose nothing, and nulls only where they are declared."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from numbers import Integral, Number
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import NullInField, TypeMismatch
+
+_UNFIT = (ValueError, TypeError, OverflowError, AttributeError, NotImplementedError)
+"""What Arrow raises for values of Python that it cannot take."""
 
 
 def fit(table: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -24,6 +31,54 @@ def fit(table: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         _check_nulls(name, field, column)
         columns.append(column if column.type == field.type else _cast(name, column, field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def from_rows(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows given as dictionaries, with the types of ``schema``, or `TypeMismatch`.
+
+    A field that a row lacks is null; `fit` tells where it may be. What else a row has is left out.
+    """
+    rows = list(rows)
+    columns = [_column(field, [row.get(field.name) for row in rows]) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema([f.with_nullable(True) for f in schema]))
+
+
+def _column(field: pa.Field, values: list[Any]) -> pa.Array:
+    """Values as Arrow. Where a whole number is declared, Arrow would cut off a fraction without a word."""
+    try:
+        made = pa.array(values, field.type)
+        cut = _fraction(values, field.type)
+    except _UNFIT as error:
+        raise TypeMismatch(f"{field.name} does not fit {field.type}: {error}") from error
+    if cut is not None:
+        raise TypeMismatch(
+            f"{field.name} is {cut!r}, declared as {field.type}",
+            hint="round it where it is made, or declare a float or a Decimal",
+        )
+    return made
+
+
+def _fraction(values: list[Any], kind: pa.DataType) -> Any:
+    """One of the numbers in values of ``kind`` that stand where a whole one should; None if there are none.
+
+    A time is a whole number too, of microseconds or days.
+    """
+    if _is_list(kind):
+        return _fraction([each for value in values if value is not None for each in value], kind.value_type)
+    if pa.types.is_struct(kind):
+        members = [_members(value, kind) for value in values if value is not None]
+        found = (_fraction([each.get(f.name) for each in members], f.type) for f in kind)
+        return next((each for each in found if each is not None), None)
+    if not (pa.types.is_integer(kind) or pa.types.is_temporal(kind)):
+        return None
+    types = set(map(type, values))
+    wrong = {each for each in types if issubclass(each, Number) and not issubclass(each, Integral)}
+    return next((value for value in values if type(value) in wrong), None)
+
+
+def _members(value: Any, kind: pa.DataType) -> dict[str, Any]:
+    """Besides a dictionary, Arrow takes a tuple in the order of the fields, and a list of pairs."""
+    return dict(zip((f.name for f in kind), value, strict=False) if isinstance(value, tuple) else value)
 
 
 def _cast(name: str, column: pa.Array, want: pa.DataType) -> pa.Array:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from penstock.errors import StaleToken
 from penstock.store import Store
 from penstock.streams.layout import Layout
 from penstock.streams.model import checked
+from penstock.streams.progress import Reached
 
 _FORMAT = 1
 
@@ -31,10 +32,17 @@ class OutputClaim:
     batch: int = -1
     """The last batch that the sink took, and the newest epoch in it."""
     epoch: int = 0
+    ends: Mapping[str, int] = field(default_factory=dict)
+    """By source the last epoch that it took in, and the sources that have ended; see `Reached`."""
+    final: tuple[str, ...] = ()
     finished: bool = False
     """The stream has ended, and the sink has everything."""
     problem: str = ""
     """Why it does not go on at the moment."""
+
+    @property
+    def reached(self) -> Reached:
+        return Reached(self.batch, self.ends, frozenset(self.final))
 
 
 class Claims:
@@ -96,4 +104,5 @@ def _encode(claim: OutputClaim) -> bytes:
 
 
 def _decode(key: str, value: bytes) -> OutputClaim:
-    return OutputClaim(**checked(key, json.loads(value)))
+    found = checked(key, json.loads(value))
+    return OutputClaim(**{**found, "final": tuple(found["final"])})

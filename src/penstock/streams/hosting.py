@@ -17,7 +17,11 @@ from penstock.sources.base import Part
 
 _log = logging.getLogger(__name__)
 
-_MOST = 256
+LEAST = 256
+"""How many parts a process may keep, however few a task has."""
+MOST = 8192
+"""How many parts a process may keep, however many a task has."""
+_ROOM = 4
 _IDLE = 60.0
 
 Key = tuple[str, str, str]
@@ -37,10 +41,18 @@ class Host:
     The oldest go first when there are too many.
     """
 
-    def __init__(self, most: int = _MOST, idle: float = _IDLE) -> None:
+    def __init__(self, most: int = LEAST, idle: float = _IDLE) -> None:
         self._most = most
         self._idle = idle
         self._kept: OrderedDict[Key, _Kept] = OrderedDict()
+
+    def make_room(self, share: int) -> None:
+        """Keep enough for tasks with ``share`` parts each.
+
+        Parts are asked in turn. A host that holds fewer than are asked has always dropped the one that comes
+        next; and it sees the shares of several tasks.
+        """
+        self._most = max(self._most, min(MOST, _ROOM * share))
 
     def take(self, key: Key, state: str | None) -> Part | None:
         """The part that was suspended at exactly this state, if it is here."""

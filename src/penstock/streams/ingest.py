@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _CHUNK = 1 << 16
 _LEAST = 1 << 10
+_FIRST = 1 << 10
 _CANCEL_EVERY = 0.2
 
 _ANSWER = pa.schema(
@@ -62,10 +63,12 @@ class Limits:
     rows: int
     bytes: int
     seconds: float
+    sizes: Mapping[str, float] = field(default_factory=dict)
+    """By source, how many bytes its rows took in memory, as far as that is known."""
 
     def share(self, tasks: int) -> Limits:
         """What one of several tasks may poll."""
-        return Limits(max(1, self.rows // tasks), max(1, self.bytes // tasks), self.seconds)
+        return replace(self, rows=max(1, self.rows // tasks), bytes=max(1, self.bytes // tasks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,8 @@ class Polled:
     files: tuple[RowFile, ...] = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
     """Late rows that were only counted, by source."""
+    sizes: Mapping[str, float] = field(default_factory=dict)
+    """How many bytes a row took in memory, by source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +111,14 @@ class Ingestion:
         parts: Mapping[PartName, PartState],
         limits: Limits,
         thresholds: Mapping[str, int],
-        turn: int = 0,
+        asked: Mapping[PartName, int],
     ) -> Polled:
         """Poll parts that are not finished; the rows go to files whose paths begin with ``prefix``.
 
-        ``turn`` moves who is asked first: where time runs out before all were asked, it is not always the
-        same.
+        ``asked`` says in which epoch a part was asked last. Those that have waited longest come first: where
+        a limit is reached before all were asked, it is not always the same that go without.
         """
-        shares = self._shares(parts)
+        shares = tuple(_by_waiting(share, asked) for share in self._shares(parts))
         task = _Poll(
             self._stream,
             self._sources,
@@ -123,7 +128,6 @@ class Ingestion:
             self._storage,
             prefix,
             self._codec,
-            turn,
         )
         return self._run(task, len(shares))
 
@@ -179,7 +183,6 @@ class _Poll:
     storage: Storage
     prefix: str
     codec: str | None
-    turn: int
 
     def __call__(self, seeds: Batches) -> Batches:
         with carried("ingestion"):
@@ -191,6 +194,7 @@ class _Poll:
         from pyspark import TaskContext
 
         HOST.sweep()
+        HOST.make_room(len(self.shares[number]))
         context = TaskContext.get()
         attempt = context.taskAttemptId() if context else 0
         intake = Intake(self.storage, f"{self.prefix}-{number}-{attempt}", self.codec, self.thresholds)
@@ -208,21 +212,45 @@ class _Poll:
         of them need not be open at once.
         """
         deadline = time.monotonic() + self.limits.seconds
-        waiting = deque(tickets)
-        waiting.rotate(-self.turn)
+        waiting, measure = deque(tickets), _Measure(self.limits)
         while waiting and intake.rows < self.limits.rows and intake.bytes < self.limits.bytes:
             ticket = waiting.popleft()
-            name, left = ticket.name, self.limits.rows - intake.rows
-            fair = min(left, _CHUNK, max(_LEAST, left // (len(waiting) + 1)))
+            name = ticket.name
             desk.open(ticket)
-            brought = desk.poll(name, fair)
+            brought = desk.poll(name, measure.rows(name.source, intake, len(waiting) + 1))
+            before = intake.bytes
             came = intake.take(self.sources[name.source], name.part, brought)
+            measure.learn(name.source, came, intake.bytes - before)
             if desk.is_finished(name):
                 desk.finish(name)
             elif came:
                 waiting.append(ticket)
             if time.monotonic() >= deadline:
                 return
+
+
+class _Measure:
+    """How many rows a poll is asked for.
+
+    Rows can be of any size, and how large they were is known only afterwards. So a source that nobody has
+    read yet is asked for few, and then for as many as still fit if they are like those of its last poll.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._sizes = dict(limits.sizes)
+
+    def rows(self, source: str, taken: Intake, waiting: int) -> int:
+        """The rows for the next of ``waiting`` parts."""
+        left = self._limits.rows - taken.rows
+        fair = min(left, _CHUNK, max(_LEAST, left // waiting))
+        size = self._sizes.get(source)
+        fitting = _FIRST if size is None else int((self._limits.bytes - taken.bytes) / max(1.0, size))
+        return max(1, min(fair, fitting))
+
+    def learn(self, source: str, rows: int, size: int) -> None:
+        if rows:
+            self._sizes[source] = size / rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +375,7 @@ def _asking(name: PartName, method: str) -> Iterator[None]:
 
 
 def _answer(states: Mapping[PartName, PartState], intake: Intake | None = None) -> pa.RecordBatch:
-    """What a task hands back: a row for each state, each file, and each count of late rows."""
+    """What a task hands back: a row for each state, each file, each count of late rows and of all."""
     rows: list[dict[str, Any]] = [
         {"kind": "state", "source": n.source, "part": n.part, "state": s.state, "finished": s.finished}
         for n, s in states.items()
@@ -358,17 +386,31 @@ def _answer(states: Mapping[PartName, PartState], intake: Intake | None = None) 
             for f in intake.written
         ]
         rows += [{"kind": "late", "source": name, "rows": count} for name, count in intake.dropped.items()]
+        rows += [
+            {"kind": "size", "source": name, "rows": count, "bytes": size}
+            for name, (count, size) in intake.taken.items()
+        ]
     return pa.RecordBatch.from_pylist(rows, schema=_ANSWER)
 
 
 def _gathered(answers: Sequence[Row]) -> Polled:
     states, files, dropped = {}, [], dict[str, int]()
+    taken: dict[str, tuple[int, int]] = {}
     for row in answers:
         if row["kind"] == "state":
             states[PartName(row["source"], row["part"])] = PartState(row["state"], row["finished"])
         elif row["kind"] == "file":
             record = FileRecord(row["path"], row["rows"], row["bytes"], row["sha256"])
             files.append(RowFile(row["source"], record, row["late"], row["newest"]))
-        else:
+        elif row["kind"] == "late":
             dropped[row["source"]] = dropped.get(row["source"], 0) + row["rows"]
-    return Polled(states, tuple(files), dropped)
+        else:
+            rows, size = taken.get(row["source"], (0, 0))
+            taken[row["source"]] = rows + row["rows"], size + row["bytes"]
+    sizes = {source: size / rows for source, (rows, size) in taken.items()}
+    return Polled(states, tuple(files), dropped, sizes)
+
+
+def _by_waiting(share: tuple[Ticket, ...], asked: Mapping[PartName, int]) -> tuple[Ticket, ...]:
+    """Those that were never asked first, then those that were asked longest ago."""
+    return tuple(sorted(share, key=lambda ticket: asked.get(ticket.name, -1)))

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Literal
 
 import penstock
 from penstock.cluster.model import Decision, Member
 from penstock.cluster.node import Node
 from penstock.config import Config
-from penstock.errors import PenstockError, StoreUnavailable, UsageError
+from penstock.errors import PenstockError, StoreUnavailable
 from penstock.spark import session
 from penstock.spark.sharing import check_shared
 from penstock.store import Store
@@ -48,6 +49,7 @@ _STEP = 0.2
 _KEEP_EVERY = 2.0
 _LOOK_EVERY = 0.5
 _PATIENCE = 20.0
+_ENDLESS = 2**63
 
 
 class StreamInstance:
@@ -69,6 +71,7 @@ class StreamInstance:
         self._given = spark
         self._listener = listener
         self._wanted: registry.Wanted = "running"
+        self._dropped = False
         self._asked = threading.Event()
         self._over = threading.Event()
 
@@ -114,7 +117,6 @@ class StreamInstance:
                 self._since,
                 outputs=outputs,
             )
-            keeper = Keeper(log, age=settings.retain_for, size=settings.retain_bytes)
             chronicle = Chronicle(worker, lambda: self._node.control.assignment, self._listener)
             rhythm = StreamRhythm(
                 settings.epoch_every,
@@ -128,21 +130,27 @@ class StreamInstance:
             self._node = Node(
                 store, member, cluster, {SCOPE: worker}, {SCOPE: rhythm}, kept={SCOPE: log.needed}
             )
-            return self._take_part(store, log, outputs, keeper)
+            return self._take_part(store, log, outputs)
 
-    def _take_part(self, store: Store, log: EpochLog, outputs: Outputs, keeper: Keeper) -> Ending:
+    def _take_part(self, store: Store, log: EpochLog, outputs: Outputs) -> Ending:
+        self._heed(store)
         # Here and not in a thread: an id that is taken is an error of this call.
         self._node.pulse()
         self._node.start()
         self._listener(joined(self._stream.name, self._member))
+        settings = self._config.stream
+        keeper = Keeper(log, age=settings.retain_for, size=settings.retain_bytes)
+        hoarder = Keeper(log, age=inf, size=_ENDLESS)
         steps: dict[str, tuple[Callable[[], object], float]] = {
             "wishes": (lambda: self._heed(store), _LOOK_EVERY),
             "outputs": (lambda: self._run_outputs(outputs, log), _STEP),
-            "keeper": (lambda: self._keep(keeper), _KEEP_EVERY),
+            "keeper": (lambda: self._keep(keeper if outputs.have_begun() else hoarder), _KEEP_EVERY),
         }
         threads = [_thread(name, partial(self._repeat, *step)) for name, step in steps.items()]
         try:
             while not self._asked.wait(_STEP):
+                if self._dropped:
+                    raise registry.removed(self._stream.name)
                 if self._wanted == "stopped":
                     return "stopped"
                 if self._ended and outputs.finished:
@@ -162,7 +170,8 @@ class StreamInstance:
         """Look at what people want of the stream."""
         record = registry.find(store, self._stream.name)
         if record is None or record.id != self._place.id:
-            raise UsageError(f"stream {self._stream.name} was dropped", hint="start it anew")
+            self._dropped = True
+            raise registry.removed(self._stream.name)
         self._wanted = record.wanted
 
     def _run_outputs(self, outputs: Outputs, log: EpochLog) -> None:
@@ -226,8 +235,8 @@ class _Worker(StreamWorker):
         self._outputs = outputs
 
     def fenced(self) -> None:
-        self._outputs.fence()
         super().fenced()
+        self._outputs.fence()
 
 
 def _thread(name: str, target: Callable[[], None]) -> threading.Thread:

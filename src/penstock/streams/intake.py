@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -11,9 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import PenstockError, SourceFailed, TypeMismatch
-from penstock.spark.fitting import fit
+from penstock.spark.fitting import fit, from_rows
 from penstock.storage import Storage
 from penstock.streams.model import RowFile
+from penstock.streams.schemas import END_MICROS, END_OF_TIME
 
 if TYPE_CHECKING:
     from penstock.sources.base import Rows
@@ -40,6 +42,7 @@ class Intake:
         self._stack = ExitStack()
         self._files: dict[tuple[str, bool], _QueueFile] = {}
         self._dropped: dict[str, int] = {}
+        self._taken: dict[str, tuple[int, int]] = {}
         self.rows = 0
         self.bytes = 0
 
@@ -69,18 +72,23 @@ class Intake:
         """How many late rows were counted and not kept, by source."""
         return self._dropped
 
+    @property
+    def taken(self) -> Mapping[str, tuple[int, int]]:
+        """How many rows came, and how many bytes they take in memory, by source."""
+        return self._taken
+
     def take(self, spec: SourceSpec, part: str, brought: Rows) -> int:
         """Take in what a poll brought, and how many rows that were."""
         batch = _as_batch(spec, part, brought)
         if batch is None:
             return 0
         count: int = batch.num_rows
-        self.rows += count
-        self.bytes += batch.nbytes
+        self._count(spec.name, count, batch.nbytes)
         if spec.timestamps is None:
             self._file(spec, False).add(batch)
             return count
         times = event_times(batch, spec.timestamps)
+        _check_times(spec, spec.timestamps, part, times)
         late = self._late(spec, batch, times)
         if late is not None:
             self._put_aside(spec, spec.timestamps, batch.filter(late))
@@ -89,6 +97,12 @@ class Intake:
         if batch.num_rows:
             self._file(spec, False).add(batch, pc.max(times).as_py())
         return count
+
+    def _count(self, source: str, rows: int, size: int) -> None:
+        before = self._taken.get(source, (0, 0))
+        self._taken[source] = before[0] + rows, before[1] + size
+        self.rows += rows
+        self.bytes += size
 
     def _late(self, spec: SourceSpec, batch: pa.RecordBatch, times: pa.Array) -> pa.Array | None:
         """Which rows are late; None if no row is."""
@@ -172,6 +186,31 @@ def event_times(batch: pa.RecordBatch, timestamps: Timestamps) -> pa.Array:
     return column.cast(unit).cast(pa.int64())
 
 
+def _check_times(spec: SourceSpec, timestamps: Timestamps, part: str, times: pa.Array) -> None:
+    """Refuse rows without an event time, and such that look like the row at the end of a stream."""
+    wrong = _wrong_time(times)
+    if wrong is not None:
+        raise SourceFailed(
+            f"source {spec.name}, part {part!r}: a row has {wrong} as its event time {timestamps.field}",
+            left="the epoch was not committed, and is tried again",
+            hint=f"every row needs a time before {END_OF_TIME:%Y-%m-%d}: correct or leave out such rows in "
+            "the source, or give assign_timestamps a function that computes another time",
+        )
+
+
+def _wrong_time(times: pa.Array) -> str | None:
+    """The event time that no row may have, in words; None if all are right."""
+    if times.null_count:
+        return "null"
+    latest = pc.max(times).as_py()
+    if latest < END_MICROS:
+        return None
+    try:
+        return str(datetime.fromtimestamp(0, UTC) + timedelta(microseconds=latest))
+    except OverflowError:
+        return f"{latest} microseconds after 1970, a year above 9999,"
+
+
 def _as_batch(spec: SourceSpec, part: str, brought: Rows) -> pa.RecordBatch | None:
     """What a poll brought, with the columns of the queue; None for nothing."""
     if brought is None:
@@ -216,50 +255,12 @@ def _from_rows(where: str, rows: Any, schema: pa.Schema) -> pa.RecordBatch:
         if row.keys() != known and (unknown := [name for name in row if name not in known]):
             raise _misfit(where, [], unknown)
     try:
-        columns = [_column(where, field, [row.get(field.name) for row in rows]) for field in schema]
-        return pa.RecordBatch.from_arrays(columns, schema=pa.schema([f.with_nullable(True) for f in schema]))
-    except (ValueError, TypeError, OverflowError, NotImplementedError) as error:
+        return from_rows(rows, schema)
+    except TypeMismatch as error:
         raise TypeMismatch(
-            f"{where}: poll returned a row that does not fit its table: {error}",
-            hint="poll must bring what the table declares",
+            f"{where}: poll returned a row that does not fit its table: {error.what}",
+            hint=error.hint or "poll must bring what the table declares",
         ) from error
-
-
-def _column(where: str, field: pa.Field, values: list[Any]) -> pa.Array:
-    """Values as Arrow.
-
-    Where a whole number is declared, a fraction is refused: Arrow would cut it off without a word.
-    """
-    if _holds_whole(field.type):
-        with suppress(pa.ArrowInvalid, pa.ArrowTypeError):
-            found = pa.array(values)
-            if found.type == field.type:
-                return found
-            if _cuts(found.type, field.type):
-                raise TypeMismatch(
-                    f"{where}: poll returned {field.name} as {found.type}, declared as {field.type}",
-                    hint="round it in the source, or declare a float or a Decimal",
-                )
-    return pa.array(values, field.type)
-
-
-def _holds_whole(kind: pa.DataType) -> bool:
-    is_a = pa.types
-    if is_a.is_list(kind):
-        return _holds_whole(kind.value_type)
-    if is_a.is_struct(kind):
-        return any(_holds_whole(field.type) for field in kind)
-    return bool(is_a.is_integer(kind) or is_a.is_temporal(kind))
-
-
-def _cuts(found: pa.DataType, want: pa.DataType) -> bool:
-    is_a = pa.types
-    if is_a.is_list(want) and is_a.is_list(found):
-        return _cuts(found.value_type, want.value_type)
-    if is_a.is_struct(want) and is_a.is_struct(found):
-        known = {field.name: field.type for field in found}
-        return any(f.name in known and _cuts(known[f.name], f.type) for f in want)
-    return _holds_whole(want) and bool(is_a.is_floating(found) or is_a.is_decimal(found))
 
 
 def _misfit(where: str, missing: Iterable[str], unknown: Iterable[str]) -> SourceFailed:

@@ -106,6 +106,9 @@ class Layout:
     def states_file(self, epoch: int, member: str, session: str) -> str:
         return f"{grouped(self.states, group_of(epoch))}/{epoch:016}-{member}-{session}.json"
 
+    def finished_file(self, epoch: int, member: str, session: str) -> str:
+        return f"{grouped(self.states, group_of(epoch))}/{epoch:016}-{member}-{session}-finished.json"
+
     @property
     def listings(self) -> str:
         return f"{self.root}/listings"

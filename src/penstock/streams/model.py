@@ -101,12 +101,24 @@ class Standing:
 
     ``states`` points to the states of its parts, ``listing`` to the list of all parts if it is the one who
     lists. ``newest`` is by source the greatest event time of the whole stream, as far as this instance
-    knows.
+    knows. ``finished`` points to the states of parts that have finished, which never change: ``states`` has
+    the others.
     """
 
     states: Pointer | None = None
     listing: Pointer | None = None
     newest: Mapping[str, int] = field(default_factory=dict)
+    finished: Pointer | None = None
+
+    @property
+    def pointers(self) -> tuple[Pointer, ...]:
+        """All files that it needs."""
+        return tuple(each for each in (self.states, self.finished, self.listing) if each is not None)
+
+    @property
+    def parts(self) -> tuple[Pointer, ...]:
+        """The files that hold states of parts."""
+        return tuple(each for each in (self.states, self.finished) if each is not None)
 
     def encode(self) -> str:
         return _dump(asdict(self))
@@ -114,7 +126,8 @@ class Standing:
     @classmethod
     def decode(cls, text: str) -> Self:
         found = _load(text)
-        pointers = {name: Pointer(**found[name]) if found[name] else None for name in ("states", "listing")}
+        named = ((name, found.get(name)) for name in ("states", "listing", "finished"))
+        pointers = {name: Pointer(**value) if value else None for name, value in named}
         return cls(**{**found, **pointers})
 
 

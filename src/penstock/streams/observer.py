@@ -137,8 +137,9 @@ class StreamObserver:
                 for part in parts:
                     found.setdefault(PartName(source, part), PartState())
         for standing in standings:
-            for text, (state, finished) in self._file(standing.states).get("parts", {}).items():
-                found[PartName.parse(text)] = PartState(state, finished)
+            for pointer in standing.parts:
+                for text, (state, finished) in self._file(pointer).get("parts", {}).items():
+                    found[PartName.parse(text)] = PartState(state, finished)
         return found
 
     def _file(self, pointer: Any) -> dict[str, Any]:

@@ -9,27 +9,32 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cluster import rendezvous
 from penstock.cluster.model import Snapshot
-from penstock.errors import FencedError, PenstockError, StoreUnavailable
+from penstock.errors import FencedError, PenstockError, SessionLost, StoreUnavailable
 from penstock.failpoints import reach
-from penstock.spark.faults import carried, decode
+from penstock.spark.faults import WorkerFault, decode, encode
 from penstock.spark.paths import for_spark
-from penstock.spark.session import is_local
+from penstock.spark.session import is_connect, is_local
 from penstock.storage import Storage
 from penstock.store import Store
 from penstock.streams import events
 from penstock.streams.claims import Claims, OutputClaim
 from penstock.streams.events import Listener
 from penstock.streams.flow.settings import spark_settings
+from penstock.streams.holds import Holds
 from penstock.streams.layout import Layout
+from penstock.streams.log import EpochLog
+from penstock.streams.progress import Range, Reached
 from penstock.streams.sinks.base import Batch, Target, Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
     from penstock.streams.stream import Output
@@ -38,6 +43,7 @@ _log = logging.getLogger(__name__)
 
 _LONGEST_PAUSE = 30.0
 _STOP_WITHIN = 10.0
+_IDLE = 1.0
 
 Read = Callable[[str, bool], "DataFrame"]
 Reading = Callable[[str, Path], Read]
@@ -62,7 +68,8 @@ class Outputs:
         listener: Listener,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._spark = spark
+        # Settings of queries are nobody else's business.
+        self._spark = spark if is_connect(spark) else spark.newSession()
         self._store = store
         self._storage = storage
         self._layout = layout
@@ -72,16 +79,28 @@ class Outputs:
         self._listener = listener
         self._clock = clock
         self.claims = Claims(store, layout)
+        self._holds = Holds(EpochLog(store, storage, layout))
         self._running: dict[str, RunningOutput] = {}
         self._failures: dict[str, int] = {}
         self._not_before: dict[str, float] = {}
         self._finished: set[str] = set()
+        self._begun = False
         self._lock = threading.Lock()
 
     @property
     def finished(self) -> bool:
         """Whether every output has taken in all there is, of a stream that has ended."""
         return len(self._finished) == len(self._outputs)
+
+    def have_begun(self) -> bool:
+        """Whether every output has taken a batch, in whatever instance.
+
+        From then on their positions keep what they need. Before, nobody else knows that they need all of it.
+        """
+        if not self._begun:
+            claims = self.claims.all()
+            self._begun = all(name in claims and claims[name].batch >= 0 for name in self._outputs)
+        return self._begun
 
     def step(self, snapshot: Snapshot, session: str | None, end: int | None) -> None:
         """See after all outputs. ``session`` None: this instance is no member at the moment and runs none.
@@ -91,31 +110,40 @@ class Outputs:
         for name in self._outputs:
             if name in self._finished:
                 continue
-            running = self._running.get(name)
             try:
-                if running is not None and running.session != session:
-                    self._drop(name)
-                elif running is not None:
-                    self._look_after(name, running, end)
-                elif session is not None:
-                    self._begin(name, snapshot, session)
-            except StoreUnavailable:
-                raise
+                self._see_after(name, snapshot, session, end)
+            except StoreUnavailable as error:
+                _log.info("output %s: %s", name, error)
             except FencedError as error:
                 _log.info("output %s: %s", name, error)
                 self._drop(name)
             except PenstockError as error:
                 self._failed(name, error)
 
+    def _see_after(self, name: str, snapshot: Snapshot, session: str | None, end: int | None) -> None:
+        running = self._running.get(name)
+        if running is None:
+            if session is not None:
+                self._begin(name, snapshot, session)
+        elif running.session != session:
+            self._drop(name)
+        elif (error := running.failure()) is not None:
+            # Also one of the store's: the query has ended, whatever of.
+            self._failed(name, error)
+        else:
+            self._look_after(name, running, end)
+
     def fence(self) -> None:
         """Stop everything at once, and keep nothing. From any thread."""
-        for name in list(self._running):
-            self._drop(name)
+        stopping = [_thread(partial(self._drop, name)) for name in list(self._running)]
+        for thread in stopping:
+            thread.join()
 
     def release(self) -> None:
         """Stop everything, and let others go on with it at once."""
-        for name, running in list(self._running.items()):
-            self._drop(name)
+        were = dict(self._running)
+        self.fence()
+        for name, running in were.items():
             with suppress(PenstockError):
                 self.claims.release(name, running.claim.token)
 
@@ -143,9 +171,9 @@ class Outputs:
         return bool(snapshot.seats) and rendezvous.owner(snapshot.seats, f"output/{name}") == self._member
 
     def _look_after(self, name: str, running: RunningOutput, end: int | None) -> None:
-        running.check()
         if running.works:
             self._failures.pop(name, None)
+        running.let_go(self._holds)
         if end is not None and running.epoch >= end and running.drained():
             self.claims.update(name, running.claim.token, finished=True)
             self._finished.add(name)
@@ -193,9 +221,12 @@ class Outputs:
     def checkpoint(self, name: str) -> str:
         return for_spark(self._storage.location(f"{self._layout.output(name)}/checkpoint"))
 
-    def took(self, name: str, token: int, batch: Batch, seconds: float) -> None:
+    def took(self, name: str, token: int, batch: Batch, reached: Reached, seconds: float) -> None:
         """A batch is in its sink: say so, unless somebody else runs the output by now."""
-        self.claims.update(name, token, batch=batch.number, epoch=batch.epoch, problem="")
+        ends, final = dict(reached.ends), tuple(sorted(reached.final))
+        self.claims.update(
+            name, token, batch=batch.number, epoch=batch.epoch, ends=ends, final=final, problem=""
+        )
         self._listener(events.batch_taken(name, batch=batch.number, epoch=batch.epoch, seconds=seconds))
 
 
@@ -208,7 +239,10 @@ class RunningOutput:
         self.claim = claim
         self.session = session
         self.epoch = claim.epoch
+        self._reached = claim.reached
         self.works = False
+        self._took_at = 0.0
+        self._needless = claim.epoch
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-output-")
         self._ranges = Path(self._folder.name)
         self._writer: Writer | None = None
@@ -232,19 +266,39 @@ class RunningOutput:
             raise
         except Exception as error:
             raise decode(error) from error
+        if self._stopped.is_set():
+            # It was fenced while the query was on its way.
+            self.stop()
+            raise SessionLost(f"output {name} was let go while it started")
 
-    def check(self) -> None:
-        """Raise what ended the query, if it has ended."""
+    def failure(self) -> PenstockError | None:
+        """What ended the query, if it has ended."""
         query = self._query
         if query is None or query.isActive or self._stopped.is_set():
-            return
+            return None
         error = query.exception()
-        raise decode(error) if error is not None else PenstockError("the query ended by itself")
+        return decode(error) if error is not None else PenstockError("the query ended by itself")
+
+    def let_go(self, holds: Holds) -> None:
+        """Let the epochs of the last batch go, once Spark has noted that it is done.
+
+        Spark itself does so with the next batch, which never comes while a queue that is full of these very
+        epochs waits for room.
+        """
+        if self._query is None or self._needless >= self.epoch or time.monotonic() < self._took_at + _IDLE:
+            return
+        ends = _ends(self._query.lastProgress)
+        if not ends:
+            return
+        for file in self._ranges.glob("*.json"):
+            holds.advance(f"{self._output.name}.{file.stem}", min(ends))
+        self._needless = min(ends)
 
     def drained(self) -> bool:
         """Wait until the query has nothing more to do.
 
-        Closing the last windows takes batches without rows.
+        Closing the last windows takes batches without rows. False if it was stopped, or failed, before it was
+        done: waiting ends then as well.
         """
         if self._query is None:
             return False
@@ -252,15 +306,13 @@ class RunningOutput:
             self._query.processAllAvailable()
         except Exception as error:
             raise decode(error) from error
-        return True
+        return self._query.isActive and not self._stopped.is_set()
 
     def stop(self) -> None:
         """End the query and close the sink. Harmless when repeated."""
         self._stopped.set()
         if self._query is not None:
-            stopping = threading.Thread(target=self._stop_query, name="penstock-output-stop", daemon=True)
-            stopping.start()
-            stopping.join(_STOP_WITHIN)
+            _thread(self._stop_query).join(_STOP_WITHIN)
         if self._writer is not None:
             with suppress(Exception):
                 self._writer.close()
@@ -273,20 +325,45 @@ class RunningOutput:
                 self._query.stop()
 
     def _take(self, frame: DataFrame, number: int) -> None:
-        """What Spark calls with each batch, in a thread of its own."""
-        with carried(f"output {self._output.name}"):
-            if self._stopped.is_set() or self._writer is None:
-                raise PenstockError("the output was stopped")
-            began = time.monotonic()
-            epoch, final = self._range()
-            batch = Batch(number, max(epoch, self.epoch), final)
-            reach("output.batch")
-            self._writer.write(frame, batch)
-            reach("output.written")
-            self._outputs.took(self._output.name, self.claim.token, batch, time.monotonic() - began)
-            self.epoch, self.works = batch.epoch, True
+        """What Spark calls with each batch, in a thread of its own.
 
-    def _range(self) -> tuple[int, bool]:
-        """The newest epoch of all sources that the batch takes in, and whether the stream ends with it."""
-        found = [json.loads(file.read_text()) for file in self._ranges.glob("*.json")]
-        return max((each["end"] for each in found), default=0), any(each["final"] for each in found)
+        Spark searches the text of an error by a pattern that overflows its stack where the text is long, and
+        so would a traceback with all of Java's: what leaves here is short.
+        """
+        fault = None
+        try:
+            self._write(frame, number)
+        except Exception as error:
+            fault = PenstockError("the output was stopped") if self._stopped.is_set() else decode(error)
+        if fault is not None:
+            raise WorkerFault(f"{fault.what}\n{encode(fault)}")
+
+    def _write(self, frame: DataFrame, number: int) -> None:
+        if self._stopped.is_set() or self._writer is None:
+            raise PenstockError("the output was stopped")
+        began = time.monotonic()
+        sources = self._output.reads
+        reached = self._reached.after(number, self._ranges_of_batch(), self._output.name)
+        batch = Batch(number, reached.epoch(sources), reached.is_final(sources))
+        reach("output.batch")
+        self._writer.write(frame, batch)
+        reach("output.written")
+        self._outputs.took(self._output.name, self.claim.token, batch, reached, time.monotonic() - began)
+        self._reached, self.epoch, self.works = reached, batch.epoch, True
+        self._took_at = time.monotonic()
+
+    def _ranges_of_batch(self) -> dict[str, Range]:
+        """What the reader of each source planned last."""
+        return {file.stem: Range(**json.loads(file.read_text())) for file in self._ranges.glob("*.json")}
+
+
+def _thread(target: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=target, name="penstock-output-stop", daemon=True)
+    thread.start()
+    return thread
+
+
+def _ends(progress: StreamingQueryProgress | None) -> list[int]:
+    """Up to where the last batch that is done took in each source."""
+    offsets = [json.loads(source.endOffset or "null") for source in progress.sources] if progress else []
+    return [offset["epoch"] for offset in offsets if offset]

@@ -23,7 +23,7 @@ It is greater than that of any other row, so that Spark's watermark passes every
 reads with event time drops the row after the watermark was taken: ``where(time < END_OF_TIME)``.
 """
 
-_END_MICROS = int(END_OF_TIME.timestamp()) * 1_000_000
+END_MICROS = int(END_OF_TIME.timestamp()) * 1_000_000
 _UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _ZEROS: tuple[tuple[Callable[[pa.DataType], bool], Any], ...] = (
     (pa.types.is_list, []),
@@ -86,7 +86,7 @@ def check_event_time(schema: pa.Schema, event_time: str) -> None:
 
 
 def _end_of_time(kind: pa.DataType) -> pa.Array:
-    return pa.array([_END_MICROS // _UNITS[kind.unit]], pa.int64()).cast(kind)
+    return pa.array([END_MICROS // _UNITS[kind.unit]], pa.int64()).cast(kind)
 
 
 def _nothing(field: pa.Field) -> Any:

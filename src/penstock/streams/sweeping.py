@@ -121,7 +121,5 @@ def _is_upto(path: str, limit: int) -> bool:
 def _pointers(decision: Decision) -> Iterable[str]:
     """The paths of states and listings that a decision refers to."""
     for text in decision.frontiers.values():
-        standing = Standing.decode(text)
-        for pointer in (standing.states, standing.listing):
-            if pointer is not None:
-                yield pointer.path
+        for pointer in Standing.decode(text).pointers:
+            yield pointer.path

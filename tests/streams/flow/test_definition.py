@@ -412,6 +412,24 @@ def test_a_plan_changes_with_what_it_does_and_with_nothing_else() -> None:
     assert plan(size=61) != plan() != plan(function=other)
 
 
+def test_the_place_of_a_source_is_part_of_the_plan() -> None:
+    def described(source: StatefulSource) -> Any:
+        stream = Stream("places")
+        stream.output("out", stream.source("rows", source), Nowhere())
+        found = stream.describe()
+        assert json.loads(json.dumps(found)) == found
+        return found
+
+    assert described(Source(Plain))["sources"]["rows"]["place"] == {}
+    here, there = (described(DirectorySource(f"/data/{name}", Plain)) for name in ("here", "there"))
+    assert changes(here, here) == []
+    assert changes(here, there) == [
+        Change("source rows: place files is /data/there, and was /data/here", acceptable=True)
+    ]
+    more = [Change("source rows: place parts is 5, and was 4"), Change("source rows: place rows is 7, and was 9")]
+    assert changes(described(RateSource(rows=9)), described(RateSource(parts=5, rows=7))) == more
+
+
 def test_code_that_extracts_the_time_is_part_of_the_plan() -> None:
     def described(extract: Callable[[pa.RecordBatch], pa.Array]) -> Any:
         stream = Stream("computed")

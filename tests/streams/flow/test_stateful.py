@@ -107,7 +107,7 @@ def test_a_state_expires_when_nothing_comes_for_its_key(
         (
             lambda key, row, state: (state, [{"user": "a", "page": "b", "total": "c"}]),
             TypeMismatch,
-            "sums.total that is no int64",
+            "row of sums that does not fit: total does not fit int64",
         ),
         (
             lambda key, row, state: (state, [{"user": None, "page": "b", "total": 1}]),

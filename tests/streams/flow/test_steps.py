@@ -81,7 +81,8 @@ def test_a_function_that_changes_its_row_changes_nothing_else() -> None:
         ),
         (raise_(ConnectionError("gone")), TransientError, "raised ConnectionError: gone"),
         (raise_(NullInField("mine")), NullInField, "^mine$"),
-        (lambda row: {"word": 1}, TypeMismatch, "words.word that is no string"),
+        (lambda row: {"word": 1}, TypeMismatch, "row of words that does not fit: word does not fit string"),
+        (lambda row: {"word": "a", "length": 1.5}, TypeMismatch, "length is 1.5, declared as int64"),
         (
             lambda row: {"word": "a", "size": 1},
             UnknownField,

@@ -21,6 +21,26 @@ PARTS = 12
 AT_ONCE = 20
 
 
+class Gates:
+    """The files, on the side of the test."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.folder = folder
+
+    def pause(self) -> None:
+        (self.folder / "paused").touch()
+
+    def resume(self) -> None:
+        (self.folder / "paused").unlink()
+
+    def end(self, part: str, count: int) -> None:
+        """Let a part, or ``all``, have so many rows."""
+        new = self.folder / f"{part}.new"
+        new.write_text(str(count))
+        new.rename(self.folder / f"{part}.end")
+
+
 class Numbers(Table):
     part: str
     number: int

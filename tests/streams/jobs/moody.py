@@ -1,12 +1,14 @@
 """A source that fails in whatever method the test names, for as long as the test wants.
 
-Files in a folder: ``METHOD`` holds how part ``b`` misbehaves there, ``rows`` how many rows every part may bring
-by now, and ``end`` says that this is all.
+Files in a folder: ``METHOD`` holds how part ``b`` misbehaves there, ``rows`` how many rows every part may
+bring by now, and ``end`` says that this is all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from penstock import Table, TransientError
 from penstock.sources import Part, StatefulSource
@@ -43,7 +45,7 @@ class MoodyPart(Part):
         self._part = part
         self._next = number
 
-    def poll(self, limit: int) -> object:  # type: ignore[override]
+    def poll(self, limit: int) -> Any:
         mood = self._mood("poll")
         end = min(self._next + min(limit, AT_ONCE), int((self._folder / "rows").read_text()))
         rows = [{"part": self._part, "number": number} for number in range(self._next, end)]
@@ -71,7 +73,7 @@ class MoodyPart(Part):
         return _fail(self._folder, method) if self._part == "b" else None
 
 
-MISFITS = {
+MISFITS: dict[str, Callable[[list[dict[str, Any]], int], Any]] = {
     "too many": lambda rows, limit: rows * (limit + 1),
     "wrong type": lambda rows, limit: [{**row, "number": "seven"} for row in rows],
     "unknown field": lambda rows, limit: [{**row, "colour": "red"} for row in rows],

@@ -62,6 +62,7 @@ def test_batches_are_added(output: Bench, sink: DeltaSink, place: Path) -> None:
     table = DeltaTable(place)
     assert pa.schema(table.schema().to_arrow()) == Sale.arrow_schema()
     assert table.transaction_version("penstock/sales/s1/out") == 3
+    assert table.transaction_version("penstock/sales/s1/out/epoch") == 4
     assert table.history(1)[0]["penstock.epoch"] == 4
 
 
@@ -189,7 +190,20 @@ def test_batches_are_remembered_across_checkpoints_of_the_log(
     again.write(output.frame(sales(0)), number(0))
     with pytest.raises(StreamMismatch, match="gap"):
         again.write(output.frame(sales(3)), number(3))
+    with pytest.raises(StreamMismatch, match="nothing of epoch 9"):
+        again.write(output.frame(sales(0)), number(0, epoch=9))
     assert rows(place) == plain(sales(0))
+
+
+def test_a_checkpoint_that_went_back_is_noticed(output: Bench, sink: DeltaSink, place: Path) -> None:
+    """Its batches have the numbers of old ones again, with rows of later epochs."""
+    writer = output.open(sink, 1)
+    for batch in range(3):
+        writer.write(output.frame(sales(batch)), number(batch, epoch=5))
+    writer.write(output.frame(sales(1)), number(1, epoch=5))
+    with pytest.raises(StreamMismatch, match="has batch 1 but nothing of epoch 6"):
+        output.open(sink, 2).write(output.frame(sales(7)), number(1, epoch=6))
+    assert rows(place) == plain(sales(0) + sales(1) + sales(2))
 
 
 class Event(Table):

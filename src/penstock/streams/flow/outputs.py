@@ -11,7 +11,7 @@ from penstock.streams.flow.pipelines import PipelineSink
 from penstock.streams.flow.query import Node, Query, Read, describe
 from penstock.streams.flow.shape import Shape
 from penstock.streams.flow.sites import Site
-from penstock.streams.flow.stateless import table_of
+from penstock.streams.flow.stateless import FromSource, table_of
 from penstock.streams.sinks.base import Mode, Sink
 from penstock.tables import Table
 
@@ -43,6 +43,12 @@ class Output:
         """The names under which sinks know it."""
         tables = self.sink.sinks if isinstance(self.sink, PipelineSink) else ()
         return frozenset([self.name, *(f"{self.name}.{table}" for table in tables)])
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The sources whose rows it takes, as their readers are called: late rows are a source apart."""
+        found = [each for each in self.node.walk() if isinstance(each, FromSource)]
+        return frozenset(f"{each.source}.late" if each.late else each.source for each in found)
 
     def frame(self, spark: SparkSession, read: Read) -> DataFrame:
         """The streaming DataFrame, with the fields of the table in their order.

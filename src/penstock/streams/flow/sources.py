@@ -61,5 +61,6 @@ class SourceSpec:
             # Of the rows as they are kept: no stream can go on with others.
             "table": {"name": name, "schema": schema_id(name, self.table.arrow_schema(self.fields))},
             "kind": f"{kind.__module__}.{kind.__qualname__}",
+            "place": dict(self.source.describe()),
             "timestamps": self.timestamps.describe() if self.timestamps else None,
         }

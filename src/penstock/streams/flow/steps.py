@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import PenstockError, TransformFailed, TransientError, TypeMismatch, UnknownField
-from penstock.spark.fitting import fit
+from penstock.spark.fitting import fit, from_rows
 from penstock.spark.flow import Batches, Step
 from penstock.streams.flow.sites import Site
 
@@ -37,9 +37,12 @@ class Made:
         known = set(self.schema.names)
         for row in rows:
             self._check(row, known)
-        columns = [self._column(rows, field) for field in self.schema]
-        loose = pa.schema([field.with_nullable(True) for field in self.schema])
-        return self.fitted(pa.RecordBatch.from_arrays(columns, schema=loose))
+        try:
+            made = from_rows(rows, self.schema)
+        except TypeMismatch as error:
+            what = f"returned a row of {self.table} that does not fit: {error.what}"
+            raise self.site.error(TypeMismatch, what, hint=error.hint) from error
+        return self.fitted(made)
 
     def fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch with the types of the schema, and no null where none may be."""
@@ -83,14 +86,6 @@ class Made:
         missing = [f.name for f in self.schema if f.name not in row and not f.nullable]
         if missing:
             raise self.site.error(UnknownField, f"returned a row without {', '.join(missing)}")
-
-    def _column(self, rows: list[Row], field: pa.Field) -> pa.Array:
-        try:
-            return pa.array([row.get(field.name) for row in rows], field.type)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, OverflowError) as error:
-            raise self.site.error(
-                TypeMismatch, f"returned {self.table}.{field.name} that is no {field.type}: {error}"
-            ) from error
 
     def _unknown(self, names: Iterable[Any]) -> UnknownField:
         return self.site.error(

@@ -1,7 +1,7 @@
 """Delta Lake: executors write the data files, the driver commits them with the number of the batch.
 
-Every commit carries two application transactions: the batch, and the token of the owner. Delta refuses a
-commit if another one with the same application was made since the table was read, and that is what fences:
+Every commit carries application transactions: the token of the owner, the batch, and its epoch. Delta refuses
+a commit if another one with the same application was made since the table was read, and that is what fences:
 who commits has read that no later owner has opened and that the batch is not there, and nobody came between.
 """
 
@@ -84,6 +84,7 @@ class _DeltaWriter(Writer):
         self._partition_by = partition_by
         self._schema = target.table.arrow_schema()
         self._owner = f"{target.application}/owner"
+        self._epoch = f"{target.application}/epoch"
         with translated(storage.root):
             self._table = self._opened()
 
@@ -138,6 +139,7 @@ class _DeltaWriter(Writer):
         transactions = [Transaction(self._owner, self._target.token)]
         if batch is not None:
             transactions.append(Transaction(self._target.application, batch.number))
+            transactions.append(Transaction(self._epoch, batch.epoch))
         self._table.create_write_transaction(
             [AddAction(file.path, file.bytes, file.values, now, True, file.stats) for file in files],
             "append",
@@ -160,7 +162,8 @@ class _DeltaWriter(Writer):
         if batch is None:
             return owner == self._target.token
         last = self._table.transaction_version(self._target.application)
-        return repeats(batch, last, f"the Delta table at {shown_url(self._storage.root)}")
+        epoch = self._table.transaction_version(self._epoch)
+        return repeats(batch, last, f"the Delta table at {shown_url(self._storage.root)}", epoch)
 
     def _refresh(self) -> None:
         with translated(self._storage.root):

@@ -24,7 +24,7 @@ from penstock.errors import (
     TypeMismatch,
     UsageError,
 )
-from penstock.sources.kafka import as_ours, kafka, told
+from penstock.sources.kafka_client import as_ours, kafka, told
 from penstock.spark.faults import carried, decode
 from penstock.spark.flow import Batches
 from penstock.streams.sinks.base import Batch, Mode, Sink, Target, Writer

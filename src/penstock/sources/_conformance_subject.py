@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.errors import PenstockError
 from penstock.sources.base import Part, StatefulSource
 from penstock.sources.state import State, decode, encode
-from penstock.spark.fitting import fit
+from penstock.spark.fitting import fit, from_rows
 from penstock.tables import Table
 
 _PAUSE = 0.005
@@ -244,8 +244,7 @@ def _from_rows(part: str, brought: Any, schema: pa.Schema) -> pa.RecordBatch:
         for name in row:
             if name not in schema.names:
                 raise DiffersError(part, f"poll brought a field {name!r}, which the table does not have")
-    nullable = pa.schema([each.with_nullable(True) for each in schema])
     try:
-        return pa.RecordBatch.from_pylist(list(brought), schema=nullable)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise DiffersError(part, f"poll brought rows that do not fit the table: {error}") from error
+        return from_rows(brought, schema)
+    except PenstockError as error:
+        raise DiffersError(part, f"poll brought rows that do not fit the table: {error.what}") from error
