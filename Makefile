@@ -32,6 +32,7 @@ lint: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m bench batch
 	$(BIN)/python -m bench cluster
+	$(BIN)/python -m bench streams
 
 cds: $(STAMP)
 	$(BIN)/python -m penstock.spark.cds

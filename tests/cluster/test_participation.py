@@ -11,7 +11,7 @@ import pytest
 from penstock.cluster.assignment import successor
 from penstock.cluster.commands import Abort, Acquire, Command, Prepare, Publish, Rotate
 from penstock.cluster.machine import Accepted
-from penstock.cluster.model import Ack, Barrier, Control, Decision, Kind, Outcome, Seat
+from penstock.cluster.model import Ack, Barrier, Control, Decision, Kind, Outcome, Seat, Snapshot
 from penstock.cluster.participant import Outsider, Participant, Participation, Work
 from penstock.cluster.records import Records
 from penstock.cluster.room import Room
@@ -415,3 +415,69 @@ def test_an_outsider_stops_nobody_and_does_no_work() -> None:
     stage.announce(Kind.DRAIN, (ANN, BEN))
     stage.part.step()
     assert stage.ack == Ack("ann", "s1", 2, 1)
+
+
+# owners that cannot be taken over
+
+
+class Unable(Counting):
+    """Fails to take over what it owns, as long as it is told to."""
+
+    fails = True
+
+    def assigned(self, snapshot: Snapshot, committed: Decision | None) -> None:
+        super().assigned(snapshot, committed)
+        if self.fails:
+            self.owned = {}
+            raise OSError("a file is missing")
+
+
+@pytest.fixture
+def unable() -> Stage:
+    stage = Stage(participant=Unable("ann"))
+    stage.seat(ANN)
+    return stage
+
+
+def participant(stage: Stage) -> Unable:
+    found = stage.part._participant
+    assert isinstance(found, Unable)
+    return found
+
+
+def test_why_owners_cannot_be_taken_over_is_the_answer_to_the_epoch(unable: Stage) -> None:
+    unable.announce()
+    for _ in range(3):
+        unable.part.step()
+    assert unable.ack == Ack("ann", "s1", 1, 1, refusal="OSError: a file is missing")
+    assert participant(unable).log == ["assigned 1"]
+
+
+def test_owners_are_taken_over_again_with_the_next_epoch(unable: Stage) -> None:
+    unable.announce()
+    unable.part.step()
+    unable.end(Outcome.ABORT)
+    for _ in range(3):
+        unable.part.step()
+    assert participant(unable).log == ["assigned 1"]
+    participant(unable).fails = False
+    unable.announce()
+    unable.part.step()
+    assert unable.ack.refusal is None
+    unable.end()
+    unable.part.step()
+    assert participant(unable).log == ["assigned 1", "assigned 1", "epoch 2", "committed 2"]
+
+
+def test_who_could_not_take_over_does_not_keep_owners_from_changing(unable: Stage) -> None:
+    unable.announce()
+    unable.part.step()
+    unable.end(Outcome.ABORT)
+    unable.announce(Kind.DRAIN, (BEN,))
+    unable.part.step()
+    assert unable.ack == Ack("ann", "s1", 2, 1)
+    unable.end()
+    unable.seat(BEN)
+    participant(unable).fails = False
+    unable.part.step()
+    assert participant(unable).log == ["assigned 1", "assigned 1", "assigned 2"]

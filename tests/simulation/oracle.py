@@ -31,6 +31,8 @@ class Oracle:
         self._finished: set[PartName] = set()
         self._known: set[PartName] = set()
         self._newest: int | None = None
+        self._needed: set[str] = set()
+        """The files that committed epochs refer to."""
         self.ended: int | None = None
         self.rows = 0
         self.late = 0
@@ -44,6 +46,10 @@ class Oracle:
             self._world.check(begin == read, f"{who} reads {name} from {begin}, and {read} are committed")
             self._world.check(name not in self._finished, f"{who} reads {name}, which has finished")
 
+    def deleted(self, path: str) -> None:
+        """Somebody deletes a file."""
+        self._world.check(path not in self._needed, f"{path} is deleted, and a committed epoch needs it")
+
     # what is decided
 
     def decided(self, decision: Decision, snapshot: Snapshot) -> None:
@@ -54,17 +60,21 @@ class Oracle:
         if decision.outcome is Outcome.COMMIT:
             said = f"{decision.kind} {decision.epoch}"
             newest = self._newest
+            standings = [Standing.decode(text) for text in decision.frontiers.values()]
+            self._needed |= {pointer.path for standing in standings for pointer in standing.pointers}
             for brought in map(Brought.decode, decision.files):
                 newest = _later(newest, self._take(said, brought, snapshot))
             self._newest = newest
-            self._check_standings(said, [Standing.decode(text) for text in decision.frontiers.values()])
+            self._check_standings(said, standings)
             self._check_end(said, decision)
 
     def _take(self, said: str, brought: Brought, snapshot: Snapshot) -> int | None:
         """Check the rows that one member brought, and count them; their newest event time."""
         found: dict[PartName, list[int]] = {}
         newest = None
+        self._needed.add(brought.portion.path)
         for file in brought.files(self._storage):
+            self._needed.add(file.record.path)
             for part, number in json.loads(self._storage.read(file.record.path)):
                 name = PartName(file.source, part)
                 found.setdefault(name, []).append(number)
@@ -119,7 +129,8 @@ class Oracle:
     def _states(self, said: str, standings: list[Standing]) -> dict[PartName, PartState]:
         states: dict[PartName, PartState] = {}
         for standing in standings:
-            for name, known in self._body(standing.states, "parts").items():
+            bodies = [self._body(pointer, "parts") for pointer in standing.parts]
+            for name, known in [each for body in bodies for each in body.items()]:
                 part, state = PartName.parse(name), PartState(*known)
                 agreed = states.setdefault(part, state) == state
                 self._world.check(agreed, f"{said}: {name} is {states[part]} and {state}")

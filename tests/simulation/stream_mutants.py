@@ -25,6 +25,7 @@ MUTANTS: dict[str, Callable[[], Any]] = {}
 _states, _assigned, _catch_up = worker._states, StreamWorker.assigned, StreamWorker._catch_up
 _drain, _list, _poll = StreamWorker._drain, StreamWorker._list, StreamWorker._poll
 _is_mine, _write_states = StreamWorker._is_mine, StreamWorker._write_states
+_committed, _write_finished = StreamWorker.committed, StreamWorker._write_finished
 
 Listed = tuple[Mapping[str, frozenset[str]], bool | None]
 
@@ -52,6 +53,25 @@ def states_of_one_member_only() -> Iterator[None]:
 @_mutant
 def goes_on_from_what_was_given_up() -> Iterator[None]:
     with patch.object(StreamWorker, "aborted", StreamWorker.committed):
+        yield
+
+
+@_mutant
+def files_are_deleted_although_they_are_needed() -> Iterator[None]:
+    def committed(each: StreamWorker, epoch: int) -> None:
+        each._discard(epoch)
+        _committed(each, epoch)
+
+    with patch.object(StreamWorker, "committed", committed):
+        yield
+
+
+@_mutant
+def finished_parts_are_not_written_again() -> Iterator[None]:
+    def write(each: StreamWorker, before: Holding, parts: worker.Parts, epoch: int) -> Pointer | None:
+        return before.standing.finished or _write_finished(each, before, parts, epoch)
+
+    with patch.object(StreamWorker, "_write_finished", write):
         yield
 
 

@@ -41,8 +41,9 @@ _LONGEST = 20.0
 class Disk(MemoryStorage):
     """An instance's way to the files that all share: slow, and out of order once in a while."""
 
-    def __init__(self, world: World, weather: Weather, shared: MemoryStorage) -> None:
+    def __init__(self, world: World, weather: Weather, shared: MemoryStorage, oracle: Oracle) -> None:
         super().__init__()
+        self._oracle = oracle
         self._world = world
         self._weather = weather
         self.files = shared.files
@@ -56,6 +57,15 @@ class Disk(MemoryStorage):
         self._world.check(path not in self.files, f"{path} is written a second time")
         super().write(path, data)
         self._wait()
+
+    def list(self, prefix: str = "") -> list[tuple[str, int]]:
+        self._wait()
+        return super().list(prefix)
+
+    def delete(self, prefix: str) -> None:
+        self._wait()
+        self._oracle.deleted(prefix)
+        super().delete(prefix)
 
     def _wait(self) -> None:
         self._world.sleep(self._weather.latency())
@@ -82,13 +92,13 @@ class Job(MemoryIngestion):
         parts: Mapping[PartName, PartState],
         limits: Limits,
         thresholds: Mapping[str, int],
-        turn: int = 0,
+        asked: Mapping[PartName, int],
     ) -> Polled:
         self._instance.polls(parts)
         self._runs, self._ends = True, False
         try:
             self._take_time()
-            polled = super().poll(prefix, parts, limits, thresholds, turn)
+            polled = super().poll(prefix, parts, limits, thresholds, asked)
             self._take_time()
             return polled
         finally:
@@ -136,7 +146,7 @@ class Reader(Instance):
 
     def _made(self) -> Node:
         stream, world, weather = self._stream, self._world, self._weather
-        disk = Disk(world, weather, stream.storage)
+        disk = Disk(world, weather, stream.storage, stream.oracle)
         limits = Limits(stream.most, 1 << 20, 1.0)
         participant = StreamWorker(
             self.member.id,
@@ -185,7 +195,8 @@ class Stream(Simulation):
     def inside(self) -> AbstractContextManager[object]:
         numbers = count()
         secrets = SimpleNamespace(token_hex=lambda size: f"{next(numbers):0{2 * size}x}")
-        return patch.object(worker, "secrets", secrets)
+        quiet = SimpleNamespace(warning=lambda *_: None)
+        return patch.multiple(worker, secrets=secrets, _log=quiet)
 
     def _fleet(self) -> Fleet:
         return Fleet(self.world, self.weather, self.backend, partial(Reader, self))

@@ -322,3 +322,11 @@ def test_secrets_are_not_shown(broker: Kafka) -> None:
     assert "battery" not in f"{caught.value}{source!r}"
     error = KafkaError(KafkaError._AUTHENTICATION, "horse-battery was refused")
     assert "battery" not in str(as_ours(error, "here", conf))
+
+
+def test_what_names_and_states_refer_to() -> None:
+    source = KafkaSource(["b:2", "a:1"], ["t", "^s"], Items, conf={"sasl.password": "horse"})
+    assert source.describe() == {"servers": "a:1, b:2", "topics": "^s, t", "value": "json"}
+    one = KafkaSource("a:1", "t", Items, value=lambda _: None)
+    other = KafkaSource("a:1", "t", Items, value=lambda _: {})
+    assert one.describe()["value"] != other.describe()["value"]

@@ -326,6 +326,12 @@ def test_a_password_that_is_not_escaped_is_not_shown(dsn: str) -> None:
 def test_a_password_is_no_part_of_what_names_a_source() -> None:
     source = PostgresSource("postgresql://u:horse?battery@host/db?sslpassword=staple", "t", Items, key="id")
     assert repr(source) == "PostgresSource(postgresql://host:5432/db, t)"
+    assert source.describe() == {
+        "database": "postgresql://host:5432/db",
+        "table": "t",
+        "key": ", ".join(source.key),
+        "parts": 1,
+    }
 
 
 def test_what_is_not_there_is_told(server: Postgres, db: psycopg.Connection[Any]) -> None:

@@ -416,6 +416,12 @@ def test_names_with_numbers_are_fine_where_they_cannot_be_old_files(folder: Path
     assert len(TailSource(folder / pattern).list_parts()) == 1
 
 
+def test_what_names_and_states_refer_to(log: Path) -> None:
+    assert TailSource(log).describe() == {"files": str(log), "format": "lines"}
+    csv = TailSource(log, Orders, format="csv", header=False).describe()["csv"]
+    assert csv == {"header": False, "delimiter": ",", "quote": '"', "null_values": "''"}
+
+
 def test_compressed_files_folders_and_urls_are_refused(folder: Path) -> None:
     append(folder / "a.gz", "x")
     with pytest.raises(BadInput, match=r"a\.gz is compressed"):

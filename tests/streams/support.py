@@ -49,6 +49,15 @@ class MemoryStorage(Storage):
     def write(self, path: str, data: bytes) -> None:
         self.files[path] = data
 
+    def list(self, prefix: str = "") -> list[tuple[str, int]]:
+        return sorted((path, len(data)) for path, data in self.files.items() if path.startswith(f"{prefix}/"))
+
+    def delete(self, prefix: str) -> None:
+        self.files.pop(prefix, None)
+
+    def remove_empty(self, prefix: str) -> None:
+        """There are no folders."""
+
     def written(self) -> Counter[str]:
         """How many files there are of each kind."""
         return Counter(path.removeprefix(f"{LAYOUT.root}/").partition("/")[0] for path in self.files)
@@ -94,7 +103,7 @@ class Poll:
     parts: Mapping[PartName, PartState]
     limits: Limits
     thresholds: Mapping[str, int]
-    turn: int
+    asked: Mapping[PartName, int]
 
 
 class MemoryIngestion(Ingestion):
@@ -117,14 +126,14 @@ class MemoryIngestion(Ingestion):
         parts: Mapping[PartName, PartState],
         limits: Limits,
         thresholds: Mapping[str, int],
-        turn: int = 0,
+        asked: Mapping[PartName, int],
     ) -> Polled:
-        self.polls.append(Poll(parts, limits, thresholds, turn))
+        self.polls.append(Poll(parts, limits, thresholds, dict(asked)))
         self.during()
         states: dict[PartName, PartState] = {}
         rows: dict[tuple[str, bool], list[tuple[str, int, int]]] = {}
-        left, waiting = limits.rows, deque(sorted(parts.items()))
-        waiting.rotate(-turn)
+        order = sorted(parts, key=lambda name: (asked.get(name, -1), name))
+        left, waiting = limits.rows, deque((name, parts[name]) for name in order)
         while waiting and left > 0:
             name, known = waiting.popleft()
             begin = offset(name, known)

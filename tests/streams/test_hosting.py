@@ -119,3 +119,28 @@ def test_a_part_that_cannot_be_closed_is_reported_and_forgotten(caplog: pytest.L
     assert "part a of clicks was not closed cleanly" in caplog.text
     close(part, key("a"))
     assert part.closed == 2
+
+
+def test_parts_of_a_large_share_that_are_asked_in_turn_are_all_kept() -> None:
+    host, count = Host(), 2 * hosting.LEAST
+    host.make_room(count)
+    for number in range(count):
+        host.keep(key(str(number)), "1:0", Opened())
+    assert all(host.take(key(str(number)), "1:0") is not None for number in range(count))
+
+
+def test_there_is_an_end_to_the_room_for_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosting, "MOST", 3)
+    host, parts = Host(most=1), [Opened() for _ in range(5)]
+    host.make_room(1000)
+    for number, part in enumerate(parts):
+        host.keep(key(str(number)), "1:0", part)
+    assert [part.closed for part in parts] == [1, 1, 0, 0, 0]
+
+
+def test_a_small_share_takes_no_room_away() -> None:
+    host, parts = Host(most=8), [Opened() for _ in range(8)]
+    host.make_room(1)
+    for number, part in enumerate(parts):
+        host.keep(key(str(number)), "1:0", part)
+    assert not any(part.closed for part in parts)

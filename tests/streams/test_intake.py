@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,10 @@ class Stamped(Table):
     counts: list[int] | None
     score: float | None
     at: datetime = derived()
+
+
+class Visits(Table):
+    at: datetime | None
 
 
 class Source(MemorySource):
@@ -362,3 +366,49 @@ def test_files_are_gone_when_they_cannot_be_completed(
     with pytest.raises(OSError, match="no space"), Intake(storage, "rows/7/ann", None, {}) as intake:
         intake.take(CLICKS, "a", [click()])
     assert storage.list() == []
+
+
+# event times that no row may have
+
+END = datetime(9999, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("late_before", [None, 5.0])
+def test_an_event_time_that_stands_for_the_end_is_refused(late_before: float | None, tmp_path: Path) -> None:
+    rows = [click(1), {**click(), "at": END}]
+    with pytest.raises(
+        SourceFailed, match="source clicks, part 'a': a row has 9999-01-01 00:00:00"
+    ) as caught:
+        Taken(tmp_path, KEPT, rows, late_before=late_before)
+    assert "time before 9999-01-01" in (caught.value.hint or "")
+    assert Storage(tmp_path).list() == []
+
+
+def test_the_last_event_time_before_the_end_is_taken(tmp_path: Path) -> None:
+    last = {**click(), "at": END - timedelta(microseconds=1)}
+    assert Taken(tmp_path, KEPT, [last]).rows() == [last]
+
+
+def test_an_event_time_that_no_calendar_has_is_refused(tmp_path: Path) -> None:
+    times = pa.array([2**62], pa.int64()).cast(UTC_TIME)
+    batch = pa.record_batch({"at": times, "page": ["home"], "n": [1]})
+    with pytest.raises(SourceFailed, match="a row has 4611686018427387904 microseconds after 1970"):
+        Taken(tmp_path, KEPT, batch)
+
+
+def test_a_field_that_is_not_the_event_time_may_be_at_the_end(tmp_path: Path) -> None:
+    row = {**click(), "at": END}
+    assert Taken(tmp_path, CLICKS, [row]).rows() == [row]
+
+
+def test_a_row_without_an_event_time_is_refused(tmp_path: Path) -> None:
+    spec = SourceSpec("visits", Source(Visits), Timestamps("at", 1.0, "keep"))
+    with pytest.raises(SourceFailed, match="source visits, part 'a': a row has null as its event time at"):
+        Taken(tmp_path, spec, [{"at": time(1)}, {"at": None}])
+
+
+def test_what_was_taken_is_counted_by_source(tmp_path: Path) -> None:
+    taken = Taken(tmp_path, DROPPED, [click(1)] * 3, [click(9)] * 2, late_before=5.0)
+    rows, size = taken.intake.taken["clicks"]
+    assert (rows, size) == (5, taken.intake.bytes)
+    assert size > 0

@@ -215,6 +215,30 @@ def test_dropping_leaves_nothing_and_a_new_one_is_another(store: Store, storage:
     assert open_stream(store, "clicks", DEFINITION).id != record.id
 
 
+def test_who_dies_while_dropping_leaves_it_to_the_next(
+    store: Store, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = open_stream(store, "clicks", DEFINITION)
+    store.cas(record.layout.log_key, 0, b"{}")
+    storage.write(f"{record.layout.root}/rows/x", b"1")
+
+    def dies(self: Storage, path: str) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as dying:
+        dying.setattr(Storage, "delete", dies)
+        with pytest.raises(KeyboardInterrupt):
+            registry.drop(store, storage, "clicks")
+    assert registry.names(store) == ["clicks"]
+    with pytest.raises(StreamError, match="being removed") as refused:
+        open_stream(store, "clicks", DEFINITION)
+    assert "penstock stream drop clicks" in (refused.value.hint or "")
+    with pytest.raises(StreamError, match="removed meanwhile"):
+        check_current(store, "clicks", record.id, DEFINITION)
+    registry.drop(store, storage, "clicks")
+    assert not list(storage.list()) and not list(store.scan("streams/"))
+
+
 def test_a_stream_that_runs_is_not_dropped(store: Store, storage: Storage) -> None:
     record = open_stream(store, "clicks", DEFINITION)
     storage.write(f"{record.layout.root}/rows/x", b"1")

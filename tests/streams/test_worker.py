@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 
 import pytest
 
 from penstock.cluster.model import Kind, Outcome, Seat, Snapshot
+from penstock.errors import TerminalError
 from penstock.streams.model import OPEN, PartName
 from tests.streams.owners import lister, moving, owner, parts_of
 from tests.streams.support import Crew, Scripted, all_of
@@ -269,8 +271,9 @@ def test_nothing_is_read_twice_when_the_first_epoch_after_a_move_is_given_up() -
 def test_two_lives_of_one_member_write_to_different_files() -> None:
     source = Scripted(a=[1, 2])
     crew = Crew("ann", s=source)
+    source.endless = {"a"}
     crew.epoch()
-    crew.fail()
+    crew.ask("ann", crew.announce())
     before = set(crew.storage.files)
     crew.start("ann")
     crew.scope = type(crew.scope)(crew.scope.next - 1, None, crew.scope.committed, crew.scope.watermark)
@@ -337,4 +340,13 @@ def test_an_instance_that_is_assigned_nothing_holds_nothing() -> None:
     worker.assigned(crew.snapshot, crew.decision)
     assert not worker.holding.parts
     worker.assigned(Snapshot(), crew.decision)
+    assert not worker.holding.parts
+
+
+def test_an_assignment_that_was_made_in_another_way_is_refused() -> None:
+    crew = Crew("ann", s=Scripted(a=[1]))
+    crew.epochs(2)
+    worker = crew.workers["ann"]
+    with pytest.raises(TerminalError, match="hash 'other'"):
+        worker.assigned(replace(crew.snapshot, hash="other"), crew.decision)
     assert not worker.holding.parts

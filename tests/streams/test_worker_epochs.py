@@ -8,12 +8,12 @@ import pytest
 
 from penstock.cluster.model import Decision
 from penstock.errors import CorruptFile
-from penstock.streams.ingest import Limits
-from penstock.streams.model import OPEN, Standing
+from penstock.streams.ingest import Limits, Polled
+from penstock.streams.model import OPEN, Pointer, Standing
 from penstock.streams.stream import Timestamps
 from penstock.streams.worker import Allowance
 from tests.streams.owners import owner, parts_of
-from tests.streams.support import LIMITS, ROOMY, Crew, Scripted, all_of
+from tests.streams.support import LAYOUT, LIMITS, ROOMY, Crew, Scripted, all_of
 
 SECOND = 1_000_000
 
@@ -111,12 +111,26 @@ def test_a_part_whose_turn_does_not_come_stays_where_it_was() -> None:
     assert sorted(crew.rows()) == expected
 
 
-def test_polls_take_turns_by_epoch() -> None:
-    source = Scripted(a=[1])
-    source.endless = {"a"}
+def test_parts_that_waited_longest_come_first() -> None:
+    names = [f"p{n}" for n in range(10)]
+    source = Scripted(**{name: [1] * 50 for name in names})
+    source.endless = set(names)
     crew = Crew("ann", s=source)
+    crew.epochs(2)
+    for rows in source.rows.values():
+        rows += [1]
+    crew.room = 30
     crew.epochs(4)
-    assert [poll.turn for poll in crew.ingestions["ann"].polls] == [2, 3, 4]
+    assert sorted(crew.rows()) == all_of(**dict.fromkeys(names, 51))
+
+
+def test_what_tasks_learn_of_the_size_of_rows_is_told_to_the_next() -> None:
+    allowance = Allowance(Limits(1000, 5000, 1.0), lambda: 6000)
+    allowance.learn(Polled({}, sizes={"s": 80.0, "t": 8.0}))
+    allowance.learn(Polled({}, sizes={"s": 90.0}))
+    limits = allowance.limits(1)
+    assert limits is not None
+    assert limits.share(2) == Limits(500, 2500, 1.0, {"s": 90.0, "t": 8.0})
 
 
 # event time
@@ -230,6 +244,74 @@ def test_an_epoch_that_is_given_up_changes_nothing_that_the_next_one_points_to()
     assert crew.epoch().frontiers == before
 
 
+def test_files_of_an_epoch_that_is_given_up_are_deleted() -> None:
+    source = Scripted(a=[1])
+    source.endless = {"a"}
+    crew = Crew("ann", "ben", s=source)
+    crew.epochs(2)
+    before = dict(crew.storage.files)
+    source.rows |= {"a": [1, 2], "b": [3]}
+    for _ in range(3):
+        crew.fail()
+        assert crew.storage.files == before
+    crew.epochs(2)
+    assert sorted(crew.rows()) == all_of(a=2, b=1)
+
+
+def test_files_of_the_others_stay_when_the_own_job_fails() -> None:
+    source = Scripted(a=[1])
+    source.endless = {"a"}
+    crew = Crew("ann", s=source)
+    crew.epoch()
+    barrier = crew.announce()
+    rows = LAYOUT.epoch_rows(barrier.epoch)
+    crew.storage.files = {**crew.storage.files, f"{rows}/anna-1.json": b"", f"{rows}/.ann-1.tmp": b""}
+    before = dict(crew.storage.files)
+    own = f"{rows}/.ann-{crew.workers['ann']._life}-0-1.arrow.tmp"
+    crew.storage.files[own] = b"half"
+    source.on_look = lambda: 1 / 0
+    work = crew.ask("ann", barrier)
+    assert work.refusal
+    assert "ZeroDivisionError" in work.refusal
+    assert crew.storage.files == before
+
+
+def test_files_that_cannot_be_deleted_are_told_and_left(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crew = Crew("ann", s=Scripted(a=[1]))
+    crew.epoch()
+    monkeypatch.setattr(crew.storage, "delete", lambda path: 1 / 0)
+    crew.fail()
+    assert "files of epoch 2, which was given up, were not deleted" in caplog.text
+    crew.epoch()
+    assert crew.rows() == ["a:0"]
+
+
+def test_finished_parts_are_written_only_when_one_finishes() -> None:
+    source = Scripted(a=[1], b=[1], c=[1])
+    source.endless = {"b", "c"}
+    crew = Crew("ann", s=source)
+    crew.epochs(2)
+    first = standing(crew.chain[-1], "ann")
+    source.rows["b"] += [2]
+    crew.epoch()
+    second = standing(crew.chain[-1], "ann")
+    assert (second.finished == first.finished, second.states == first.states) == (True, False)
+    source.endless = {"c"}
+    crew.epoch()
+    third = standing(crew.chain[-1], "ann")
+    assert third.finished is not None
+    assert third.states is not None
+    assert third.finished.read(crew.storage)["parts"].keys() == {"s/a", "s/b"}
+    assert third.states.read(crew.storage)["parts"].keys() == {"s/c"}
+
+
+def test_a_standing_without_a_file_of_finished_parts_can_be_read() -> None:
+    text = '{"format":1,"states":{"path":"p","sha256":"x"},"listing":null,"newest":{"s":1}}'
+    assert Standing.decode(text) == Standing(Pointer("p", "x"), None, {"s": 1})
+
+
 def test_an_answer_stays_short_however_many_parts_there_are() -> None:
     source = Scripted(**{f"p{n}": [n] for n in range(500)})
     crew = Crew("ann", s=source)
@@ -239,11 +321,13 @@ def test_an_answer_stays_short_however_many_parts_there_are() -> None:
     assert len(decision.files[0]) < 1000
 
 
-def test_a_states_file_that_is_gone_is_an_error_that_names_it() -> None:
-    crew = Crew("ann", s=Scripted(a=[1]))
+@pytest.mark.parametrize("kind", ["states", "finished"])
+def test_a_states_file_that_is_gone_is_an_error_that_names_it(kind: str) -> None:
+    source = Scripted(a=[1], b=[1])
+    source.endless = {"b"}
+    crew = Crew("ann", s=source)
     crew.epochs(2)
-    pointer = standing(crew.chain[-1], "ann").states
-    assert pointer is not None
+    pointer = getattr(standing(crew.chain[-1], "ann"), kind)
     del crew.storage.files[pointer.path]
     crew.move("ben")
     with pytest.raises(CorruptFile, match=pointer.path):

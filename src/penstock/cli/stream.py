@@ -25,7 +25,7 @@ def status(view: StreamView) -> list[Block]:
         ("created", moment(view.created)),
         ("epoch", _epoch(view)),
         ("rows", f"{amount(view.rows)} retained ({size(view.bytes)}){_speed(view)}"),
-        ("queue", f"{view.queue:.0%} of {size(view.queue_bytes)}"),
+        ("queue", _queue(view)),
         ("parts", f"{amount(view.parts)}, {amount(view.finished)} finished"),
         ("instances", _instances(view)),
     ]
@@ -65,11 +65,14 @@ def listing(views: Sequence[StreamView]) -> list[Block]:
 
 
 def readers(found: Sequence[Position]) -> list[Block]:
-    rows = [
-        (each.reader, "until it ends" if each.session else "named", str(each.epoch), moment(each.at))
-        for each in found
-    ]
+    rows = [(each.reader, _kept(each), str(each.epoch), moment(each.at)) for each in found]
     return [Grid(("reader", "kept", "has epochs up to", "since"), rows, right=("has epochs up to",))]
+
+
+def _kept(position: Position) -> str:
+    if position.session:
+        return "until it ends"
+    return f"output {position.output}" if position.output else "named"
 
 
 def definition(found: Mapping[str, Any]) -> list[Block]:
@@ -197,6 +200,11 @@ def _epoch(view: StreamView) -> str:
     if not view.epoch:
         return "none yet"
     return f"{amount(view.epoch)}, readable from {amount(view.oldest)}"
+
+
+def _queue(view: StreamView) -> str:
+    text = f"{view.queue:.0%} of {size(view.queue_bytes)}"
+    return f"{text}, kept for {', '.join(view.held_back)}" if view.held_back else text
 
 
 def _speed(view: StreamView) -> str:

@@ -22,19 +22,27 @@ def successor(current: Snapshot, seats: tuple[Seat, ...], vnodes: int, token: in
 
 def part_owners(snapshot: Snapshot, source: str, parts: Iterable[str]) -> Mapping[str, str]:
     """The owner of each part of a source. Every process computes the same from the same snapshot."""
+    check_hash(snapshot)
+    if not snapshot.seats:
+        return {}
+    return {part: part_owner(snapshot.seats, source, part) for part in parts}
+
+
+def check_hash(snapshot: Snapshot) -> None:
+    """Raise `TerminalError` if this version does not know how owners under ``snapshot`` are found."""
     if snapshot.seats and snapshot.hash != rendezvous.HASH:
         raise TerminalError(
             f"assignment version {snapshot.version} was made with the hash {snapshot.hash!r}, "
             f"and this version of Penstock knows {rendezvous.HASH!r}",
             hint="run the same version of Penstock on all instances",
         )
-    if not snapshot.seats:
-        return {}
-    return {part: part_owner(snapshot.seats, source, part) for part in parts}
 
 
 def part_owner(seats: Iterable[Seat], source: str, part: str) -> str:
-    """Who of these seats owns a part; there must be at least one."""
+    """Who of these seats owns a part; there must be at least one.
+
+    Seats of a snapshot that somebody else made are to be checked first: see `check_hash`.
+    """
     return rendezvous.owner(seats, f"part/{source}/{part}")
 
 

@@ -42,6 +42,9 @@ class Participant(ABC):
         It comes with the first epoch that is announced under ``snapshot``, or at once where that gives this
         member nothing, and never between `prepare` and its outcome. Everything that left this member was
         stopped by the drain before.
+
+        If it raises, nothing is owned: the epoch is refused with the error, a drain needs nothing of this
+        member, and `assigned` comes again with the next barrier.
         """
 
     @abstractmethod
@@ -111,6 +114,10 @@ class Participation:
         self._seat = seat
         self._participant = participant
         self._version = 0
+        self._failed: tuple[int, str] | None = None
+        """The version that the participant could not take over, and why."""
+        self._asked = False
+        """Whether the answer is the participant's own, so that it must hear of the outcome."""
         self._answer: Ack | None = None
         self._written = False
         self._acked: int | None = None
@@ -154,13 +161,12 @@ class Participation:
             return
         outcome = self._outcome(scope, answer.epoch)
         self._check()
-        if outcome is Outcome.COMMIT:
-            self._participant.committed(answer.epoch)
-        elif outcome is Outcome.ABORT:
-            self._participant.aborted(answer.epoch)
-        else:
+        if outcome is None:
             self._participant.fenced()
             self._version = 0
+        elif self._asked:
+            tell = self._participant.committed if outcome is Outcome.COMMIT else self._participant.aborted
+            tell(answer.epoch)
         self._answer = None
 
     def _outcome(self, scope: Scope, epoch: int) -> Outcome | None:
@@ -179,13 +185,23 @@ class Participation:
         assignment, scope = control.assignment, control.scope(self._scope)
         if assignment.version == self._version or not self._may_begin(assignment, scope):
             return
+        if self._has_failed(assignment.version) and scope.open is None:
+            return  # it is tried again when somebody wants to know
         committed = scope.committed
         decision = self._records.decision(self._scope, committed) if committed else None
         if committed and decision is None:
             return  # it was pruned: this control is long out of date, and the next step reads a new one
         self._check()
-        self._participant.assigned(assignment, decision)
-        self._version = assignment.version
+        self._assign(assignment, decision)
+
+    def _assign(self, assignment: Snapshot, decision: Decision | None) -> None:
+        try:
+            self._participant.assigned(assignment, decision)
+        except Exception as error:
+            _log.exception("version %d of the owners of %s fails", assignment.version, self._scope)
+            self._version, self._failed = 0, (assignment.version, _said(error))
+            return
+        self._version, self._failed = assignment.version, None
 
     def _may_begin(self, assignment: Snapshot, scope: Scope) -> bool:
         """Whether a drain would stop what begins under ``assignment``.
@@ -203,14 +219,13 @@ class Participation:
 
     def _prepare(self, control: Control) -> None:
         barrier = control.scope(self._scope).open
-        if barrier is None or barrier.assignment != self._version or not self._is_required(barrier):
+        if barrier is None or not self._is_required(barrier):
+            return
+        if barrier.assignment != self._version and not self._has_failed(barrier.assignment):
             return
         self._check()
-        try:
-            work = self._participant.prepare(barrier)
-        except Exception as error:
-            _log.exception("epoch %d of %s is refused", barrier.epoch, self._scope)
-            work = Work(refusal=f"{type(error).__name__}: {error}"[:500])
+        self._asked = barrier.assignment == self._version
+        work = self._ask(barrier) if self._asked else self._excuse(barrier)
         self._check()
         self._answer = Ack(
             self._seat.member,
@@ -224,3 +239,23 @@ class Participation:
             work.refusal,
         )
         self._written = False
+
+    def _ask(self, barrier: Barrier) -> Work:
+        try:
+            return self._participant.prepare(barrier)
+        except Exception as error:
+            _log.exception("epoch %d of %s is refused", barrier.epoch, self._scope)
+            return Work(refusal=_said(error))
+
+    def _excuse(self, barrier: Barrier) -> Work:
+        """The answer where the participant owns nothing, since it failed to take over what it should."""
+        if barrier.kind is Kind.DRAIN or self._failed is None:
+            return Work()
+        return Work(refusal=self._failed[1])
+
+    def _has_failed(self, version: int) -> bool:
+        return self._failed is not None and self._failed[0] == version
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:500]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from penstock.cluster.assignment import part_owner
 from penstock.cluster.model import Decision, Kind, Outcome, Seat, Snapshot
@@ -14,7 +14,11 @@ from penstock.streams.worker import StreamWorker
 
 
 class Chronicle:
-    """Turns the decisions of this leader into events."""
+    """Turns the decisions of this leader into events.
+
+    For the first epoch of a leader, what was before is taken from its worker. A leader that owned nothing
+    before does not know it, and tells of no move.
+    """
 
     def __init__(
         self,
@@ -28,7 +32,8 @@ class Chronicle:
         self._listener = listener
         self._clock = clock
         self._last: float | None = None
-        self._seats: Mapping[int, tuple[Seat, ...]] = {}
+        self._version = 0
+        self._seats: tuple[Seat, ...] = ()
         self._problem = ""
 
     def decided(self, decision: Decision) -> None:
@@ -42,9 +47,7 @@ class Chronicle:
             return
         self._problem = ""
         now, snapshot = self._clock(), self._assignment()
-        self._tell_move(decision, snapshot, now)
-        self._last = now
-        self._seats = {decision.assignment: snapshot.seats}
+        self._follow(decision.assignment, snapshot, now)
         brought = [Brought.decode(text) for text in decision.files]
         self._listener(
             events.epoch_committed(
@@ -56,17 +59,27 @@ class Chronicle:
             )
         )
 
-    def _tell_move(self, decision: Decision, snapshot: Snapshot, now: float) -> None:
-        if (
-            self._last is None
-            or decision.assignment in self._seats
-            or snapshot.version != decision.assignment
-        ):
+    def _follow(self, version: int, snapshot: Snapshot, now: float) -> None:
+        """Take note of an epoch under a version of the owners.
+
+        ``snapshot`` may be of another version; then the owners become known with a later epoch.
+        """
+        if version != self._version:
+            if snapshot.version != version:
+                return
+            self._tell_move(snapshot, now)
+            self._version, self._seats = version, snapshot.seats
+        self._last = now
+
+    def _tell_move(self, snapshot: Snapshot, now: float) -> None:
+        before, last = self._seats, self._last
+        if last is None and (former := self._worker.former) is not None:
+            before, last = former.seats, former.at
+        if last is None or not before or not snapshot.seats:
             return
-        (before,) = self._seats.values()
         members = tuple(seat.member for seat in snapshot.seats)
         moved = self._moved(before, snapshot.seats)
-        self._listener(events.rescaled(snapshot.version, members, moved=moved, pause=now - self._last))
+        self._listener(events.rescaled(snapshot.version, members, moved=moved, pause=now - last))
 
     def _moved(self, before: tuple[Seat, ...], after: tuple[Seat, ...]) -> float:
         """The share of the parts that have another owner."""

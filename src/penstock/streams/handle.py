@@ -95,16 +95,21 @@ class StreamHandle:
         source: str,
         *,
         reader: str | None = None,
+        from_oldest: bool = False,
         late: bool = False,
         table: type[Table] | None = None,
     ) -> DataFrame:
         """The rows of a source as a streaming DataFrame.
 
         With a name, ``reader``, nothing is removed that it has not read, until ``penstock stream readers``
-        drops it. Without one, it fails with `EpochGone` when it falls behind what is retained.
+        drops it. A new one begins with the first epoch of the stream; if that is not retained any more, it
+        fails with `EpochGone`, or begins with the oldest that is, ``from_oldest``. Without a name, it begins
+        there, and fails when it falls behind what is retained.
         """
         schema = self._schema(source, table, late)
-        return read_stream(spark, self.place, source, schema=schema, late=late, reader=reader)
+        return read_stream(
+            spark, self.place, source, schema=schema, late=late, reader=reader, from_oldest=from_oldest
+        )
 
     def _schema(self, source: str, table: type[Table] | None, late: bool) -> pa.Schema:
         known = self._record.definition.get("sources", {})

@@ -1,7 +1,11 @@
 """What readers still need: named positions that last, and holds that last as long as a session.
 
-Both keep retention from letting epochs go. Whoever adds one also writes the log's document anew: retention,
-which reads that document first and the holds after it, either sees the new one or must begin again.
+A position keeps epochs in the log. Whoever adds one also writes the log's document anew: retention, which
+reads that document first and the positions after it, either sees the new one or must begin again. Positions
+only grow: whoever lost an output and does not know it yet can do no harm to the one who has it now.
+
+A hold only keeps files from being deleted: the log goes on without what it holds. Whoever deletes reads the
+document first and the holds after it; whoever holds writes the hold first and reads the document after it.
 """
 
 from __future__ import annotations
@@ -9,11 +13,11 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
-from penstock.errors import EpochGone, PenstockError, SessionLost, StoreUnavailable, UsageError
+from penstock.errors import EpochGone, PenstockError, SessionLost, StoreUnavailable, StreamError, UsageError
 from penstock.names import RULE, is_name
 from penstock.stamps import wall_clock
 from penstock.store.base import Document, Session
@@ -28,17 +32,29 @@ TTL = 30.0
 """How long a hold lasts when its process is gone, in seconds."""
 
 
+def queue_name(source: str, late: bool) -> str:
+    """The rows of a source that came on time, or those that came too late."""
+    return f"{source}.late" if late else source
+
+
+def reader_name(output: str, source: str, late: bool) -> str:
+    """The name under which an output reads a source."""
+    return f"{output}.{queue_name(source, late)}"
+
+
 @dataclass(frozen=True, slots=True)
 class Position:
     """How far a reader is: it has all epochs up to ``epoch``, and needs all after it.
 
-    ``session`` is the one that a hold lasts as long as; None for a named reader.
+    ``session`` is the one that a hold lasts as long as; None for a named reader. ``output`` is the output of
+    the stream that reads under this name; None for a reader that a person named.
     """
 
     reader: str
     epoch: int
     at: str = ""
     session: str | None = None
+    output: str | None = None
 
 
 class Holds:
@@ -48,41 +64,87 @@ class Holds:
         self._log = log
         self._store = log.store
         self._layout = log.layout
-        self._known: dict[str, tuple[int, int]] = {}
+        self._known: dict[str, tuple[Position, int]] = {}
 
-    def begin(self, reader: str, epoch: int) -> None:
-        """A named reader goes on after ``epoch``, also where it was further before. From now on it is heeded.
+    # named readers
+
+    def begin(self, reader: str, epoch: int, output: str | None = None) -> None:
+        """A named reader goes on after ``epoch``. From now on it is heeded; one that is further stays there.
 
         Raises `EpochGone` if what it needs is not retained any more; then it is not heeded.
         """
         _check(reader)
         self._check_retained(epoch)
-        if not self._write(self._key(reader), reader, epoch, lambda found: found == epoch):
+        self._check_same(reader, output)
+        self._known.pop(self._key(reader), None)
+        created = self._grow(Position(reader, epoch, output=output), create=True)
+        if created is None:
             return
         self._publish()
         try:
             self._check_retained(epoch)
         except EpochGone:
             # It went in the very moment. Left there, the position would keep everything else for ever.
-            self.drop(reader)
+            self._known.pop(self._key(reader), None)
+            self._store.cas(self._key(reader), created, None)
             raise
 
-    def begin_at_floor(self, reader: str) -> int:
-        """A named reader begins with the oldest epoch that is retained; the epoch before that."""
+    def begin_at_floor(self, reader: str, output: str | None = None) -> int:
+        """A reader without a position begins with the oldest epoch that is retained.
+
+        The answer is the epoch before that, or where it is already.
+        """
         while True:
-            epoch = self._log.floor - 1
             with suppress(EpochGone):  # a moment ago
-                self.begin(reader, epoch)
-                return epoch
+                self.begin(reader, self._log.floor - 1, output)
+                return self._begun(reader)
+
+    def enter(self, reader: str, *, from_oldest: bool = False, output: str | None = None) -> int:
+        """Where a named reader begins: at its position, or before the first epoch if it has none.
+
+        If that epoch is gone, it is an error, unless ``from_oldest`` says that the oldest that is retained
+        will do.
+        """
+        _check(reader)
+        if (found := self.find(reader)) is not None:
+            self._check_same(reader, output)
+            self._check_retained(found.epoch)
+            return found.epoch
+        if from_oldest:
+            return self.begin_at_floor(reader, output)
+        try:
+            self.begin(reader, 0, output)
+        except EpochGone as error:
+            raise _missed(self._layout.stream, reader, self._log.floor) from error
+        return self._begun(reader)
 
     def advance(self, reader: str, epoch: int) -> None:
-        """A named reader has all up to ``epoch``. Harmless when repeated, and when it was further before."""
+        """A named reader has all up to ``epoch``.
+
+        Harmless when repeated, when it was further before, and for one that was dropped.
+        """
         _check(reader)
-        key = self._key(reader)
-        if key in self._known and self._known[key][0] >= epoch:
-            return
-        if self._write(key, reader, epoch, lambda found: found >= epoch):
-            self._publish()
+        self._grow(Position(reader, epoch), create=False)
+
+    def reserve(self, wanted: Mapping[str, str]) -> None:
+        """Give every reader of an output a position, and drop those that outputs do not need any more.
+
+        ``wanted`` names the output of each reader. New ones begin with the oldest epoch that is retained:
+        call this before the first epoch, and nothing is let go that an output has not had, whenever it
+        begins. Readers that people named are left alone.
+        """
+        found = {}
+        for document in list(self._store.scan(self._layout.readers)):
+            position = _decode(document)
+            if position.output is not None and position.reader not in wanted:
+                self._store.cas(document.key, document.version, None)
+            else:
+                found[position.reader] = position
+        for reader, output in wanted.items():
+            if reader in found:
+                _check_owner(found[reader], output)
+            else:
+                self.begin_at_floor(reader, output)
 
     def drop(self, reader: str) -> bool:
         """Forget a named reader: what it needed may go. Whether there was one."""
@@ -94,13 +156,24 @@ class Holds:
                 return True
         return False
 
+    def find(self, reader: str) -> Position | None:
+        """The position of a named reader."""
+        document = self._store.get(self._key(reader))
+        return _decode(document) if document else None
+
     def list(self) -> list[Position]:
         """The named readers."""
         return [_decode(document) for document in self._store.scan(self._layout.readers)]
 
+    def positions(self) -> frozenset[int]:
+        """The epochs after which a named reader needs everything."""
+        return frozenset(position.epoch for position in self.list())
+
+    # holds
+
     @contextmanager
     def hold(self, what: str, ttl: float = TTL) -> Iterator[View]:
-        """Keep all that is retained, within the block: the log as it was when the hold began.
+        """Keep the files of all that is retained, within the block: the log as it was when the hold began.
 
         Raises `SessionLost` at its end if the hold was lost meanwhile.
         """
@@ -115,11 +188,9 @@ class Holds:
                 session.close()
 
     def hold_for(self, session: Session, what: str) -> View:
-        """Keep all that is retained for as long as a session lives, and the log as it is now."""
-        view = self._log.view()
-        position = Position(what, view.floor - 1, wall_clock("seconds"), session.id)
+        """Keep the files of all that is retained as long as a session lives: the log as it is now."""
+        position = Position(what, self._log.floor - 1, wall_clock("seconds"), session.id)
         self._store.cas(self._hold_key(session), 0, _encode(position))
-        self._publish()
         return self._log.view()
 
     def held(self) -> Iterator[Position]:
@@ -132,31 +203,46 @@ class Holds:
             else:
                 self._store.cas(document.key, document.version, None)
 
-    def positions(self) -> frozenset[int]:
-        """All epochs after which somebody needs everything."""
-        return frozenset(position.epoch for position in (*self.list(), *self.held()))
+    def unheld(self, floor: int) -> int:
+        """The epochs below this one are not held, of those below ``floor``, which was read before."""
+        return min((floor, *(position.epoch + 1 for position in self.held())))
 
-    def _write(self, key: str, reader: str, epoch: int, is_there: Callable[[int], bool]) -> bool:
-        """Write a position unless ``is_there`` accepts the one found; whether it was new or went back."""
-        value = _encode(Position(reader, epoch, wall_clock("seconds")))
+    def _grow(self, wanted: Position, *, create: bool) -> int | None:
+        """Let a position grow; its version if it was made just now."""
+        key = self._key(wanted.reader)
         known = self._known.get(key)
         while True:
-            if known is None:
-                document = self._store.get(key)
-                known = (_decode(document).epoch, document.version) if document else (-1, 0)
-            before, version = known
-            if version and is_there(before):
+            if known is None and (document := self._store.get(key)) is not None:
+                known = _decode(document), document.version
+            if known is None and not create:
+                return None
+            if known is not None and known[0].epoch >= wanted.epoch:
                 self._known[key] = known
-                return False
-            written = self._store.cas(key, version, value)
+                return None
+            before, version = known or (None, 0)
+            after = replace(
+                wanted, at=wall_clock("seconds"), output=before.output if before else wanted.output
+            )
+            written = self._store.cas(key, version, _encode(after))
             if written is not None:
-                self._known[key] = (epoch, written)
-                return version == 0 or epoch < before
+                self._known[key] = after, written
+                return None if before else written
             known = None
+            self._known.pop(key, None)
 
     def _publish(self) -> None:
         """Make retention that is under way begin again, so that it sees what was just written."""
         self._log.change(lambda view: replace(view.document, turn=view.document.turn + 1))
+
+    def _begun(self, reader: str) -> int:
+        found = self.find(reader)
+        if found is None:
+            raise StreamError(f"reader {reader} was dropped while it began", hint="start it again")
+        return found.epoch
+
+    def _check_same(self, reader: str, output: str | None) -> None:
+        if (found := self.find(reader)) is not None:
+            _check_owner(found, output)
 
     def _check_retained(self, epoch: int) -> None:
         if epoch < (floor := self._log.floor) - 1:
@@ -206,6 +292,25 @@ def _kept_alive(session: Session) -> Iterator[None]:
 def _check(reader: str) -> None:
     if not is_name(reader, longest=_LONGEST):
         raise UsageError(f"{reader!r} cannot be the name of a reader", hint=RULE)
+
+
+def _check_owner(found: Position, output: str | None) -> None:
+    """An output and a reader of somebody's must not move one position: each would miss what the other had."""
+    if found.output == output:
+        return
+    whose = f"belongs to output {found.output}" if found.output else "was named by somebody"
+    raise UsageError(
+        f"reader {found.reader} {whose}",
+        hint="give the reader another name" if found.output else "drop it: penstock stream readers --drop",
+    )
+
+
+def _missed(stream: str, reader: str, floor: int) -> EpochGone:
+    return EpochGone(
+        f"stream {stream}: reader {reader} has no position, and what was before epoch {floor} is gone",
+        left="nothing was read",
+        hint=f"if it is new, let it begin at epoch {floor}: from_oldest=True (option fromOldest)",
+    )
 
 
 def _encode(position: Position) -> bytes:

@@ -24,6 +24,7 @@ from penstock.store.base import Store
 from penstock.streams import registry
 from penstock.streams.claims import Claims, OutputClaim
 from penstock.streams.figures import Parts, moved, pause, speed
+from penstock.streams.holds import Holds
 from penstock.streams.log import EpochLog, View
 from penstock.streams.model import END, SCOPE, PartName, PartState, Standing
 from penstock.streams.registry import StreamRecord
@@ -41,6 +42,8 @@ from penstock.streams.views import (
 )
 
 _RECENT = 20
+_MUCH = 0.5
+"""From this share of its cap on, people are told what fills the queue."""
 _EPOCH_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -96,6 +99,7 @@ class StreamObserver:
         self._records = Records(self._store, self._keys)
         self._observer = Observer(self._store, replace(self._cluster, name=layout.cluster))
         self._log = EpochLog(self._store, self._storage, layout)
+        self._holds = Holds(self._log)
         self._claims = Claims(self._store, layout)
         self._supervisors = Supervisors(self._store, layout)
 
@@ -177,6 +181,7 @@ class StreamObserver:
             speed=speed(recent) if state in (State.RUNNING, State.FAILING) else None,
             queue=size / cap,
             queue_bytes=cap,
+            held_back=self._slowest(now.view) if size > cap * _MUCH else (),
             instances_wanted=now.record.instances,
             leader=leader.member if leader else None,
             instances=_instances(now, leader.member if leader else None),
@@ -185,6 +190,17 @@ class StreamObserver:
             outputs=tuple(self._output(now, name) for name in outputs_of(now.record)),
             rescale=self._rescale(now),
         )
+
+    def _slowest(self, view: View) -> tuple[str, ...]:
+        """Whose positions keep the oldest epochs."""
+        positions = [each for each in self._holds.list() if each.epoch < view.newest]
+        oldest = min((each.epoch for each in positions), default=0)
+        names = (
+            f"output {each.output}" if each.output else f"reader {each.reader}"
+            for each in positions
+            if each.epoch == oldest
+        )
+        return tuple(dict.fromkeys(names))
 
     def _facts(self, now: Moment, *, supervised: bool) -> Facts:
         scope = now.seen.control.scope(SCOPE)

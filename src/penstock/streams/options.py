@@ -25,9 +25,12 @@ WAIT = 0.5
 class ReadOptions:
     """What to read of which stream, and how.
 
-    ``reader`` names a reader whose position is kept, so that nothing goes that it still needs. ``event_time``
-    asks for the row at the end of the stream (see `penstock.streams.schemas.END_OF_TIME`). ``ranges`` is a
-    local file that tells the epochs of the newest batch. ``rows`` and ``epochs`` bound a batch; one epoch is
+    ``reader`` names a reader whose position is kept, so that nothing goes that it still needs; without a
+    checkpoint it begins there. One that has no position yet begins before the first epoch; if that is gone,
+    ``from_oldest`` lets it begin with the oldest that is retained. ``output`` is the output that reads under
+    this name. ``hold_for`` is how many seconds the files of a batch read are kept for it. ``event_time`` asks
+    for the row at the end of the stream (see `penstock.streams.schemas.END_OF_TIME`). ``ranges`` is a local
+    file that tells the epochs of the newest batch. ``rows`` and ``epochs`` bound a batch; one epoch is
     always taken as a whole. ``wait`` is how many seconds an idle source waits for the next epoch before it
     says that there is none: in a query over several sources, they wait one after the other.
     """
@@ -37,6 +40,8 @@ class ReadOptions:
     late: bool = False
     event_time: str | None = None
     reader: str | None = None
+    from_oldest: bool = False
+    output: str | None = None
     ranges: str | None = None
     tasks: int = 4
     rows: int = ROWS_PER_BATCH
@@ -113,6 +118,8 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "late": ("late", _flag),
     "eventTime": ("event_time", str),
     "reader": ("reader", str),
+    "fromOldest": ("from_oldest", _flag),
+    "output": ("output", str),
     "ranges": ("ranges", str),
     "tasks": ("tasks", _count),
     "rowsPerBatch": ("rows", _count),

@@ -39,7 +39,8 @@ def rows(
     if table in outputs and not late and table not in sources:
         return _output(store, storage, record, table, epoch, limit)
     if table in sources:
-        return _queue(store, storage, record, table, epoch, limit, late=late)
+        log = EpochLog(store, storage, record.layout)
+        return _steadily(log, lambda: _queue(log, table, epoch, limit, late=late))
     if table in outputs:
         raise UsageError(
             f"{table} is an output, and late rows belong to a source", hint=f"sources: {', '.join(sources)}"
@@ -50,21 +51,22 @@ def rows(
     )
 
 
-def _queue(
-    store: Store,
-    storage: Storage,
-    record: StreamRecord,
-    source: str,
-    epoch: int | None,
-    limit: int,
-    *,
-    late: bool,
-) -> pa.Table | None:
-    log = EpochLog(store, storage, record.layout)
-    view = log.view()
+def _steadily(log: EpochLog, look: Callable[[], pa.Table | None]) -> pa.Table | None:
+    """Look again if a file is missing because it was let go meanwhile: nothing is held for a look."""
+    while True:
+        floor = log.floor
+        try:
+            return look()
+        except CorruptFile:
+            if log.floor == floor:
+                raise
+
+
+def _queue(log: EpochLog, source: str, epoch: int | None, limit: int, *, late: bool) -> pa.Table | None:
+    view, storage = log.view(), log.storage
     if epoch is not None and epoch > view.committed:
         raise UsageError(
-            f"stream {record.name!r} has come to epoch {view.committed}, not to {epoch}",
+            f"stream {log.layout.stream!r} has come to epoch {view.committed}, not to {epoch}",
             hint="wait until it gets there, or ask for an earlier epoch",
         )
     entries = log.entries(view.floor - 1 if epoch is None else min(epoch, view.floor) - 1, epoch)

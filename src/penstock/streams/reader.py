@@ -27,13 +27,13 @@ from penstock.spark.flow import Batches
 from penstock.spark.session import parallelism
 from penstock.storage import Storage
 from penstock.streams import schemas
-from penstock.streams.holds import Holds
+from penstock.streams.holds import Holds, queue_name, reader_name
 from penstock.streams.log import EpochLog
 from penstock.streams.model import Epoch, RowFile
 from penstock.streams.options import ReadOptions, columns_of
 from penstock.streams.place import Opened, Place
 from penstock.streams.rows import Slice, balanced
-from penstock.streams.tabular import cut_table
+from penstock.streams.tabular import Pin, checked_epoch, cut_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -125,8 +125,9 @@ class EpochBatchReader(_Reading, DataSourceReader):
         with carried("reading a stream"), options.place.open() as (store, storage):
             log = EpochLog(store, storage, options.place.layout)
             # Nobody says when the query ends, so that the hold lasts for a time.
-            Holds(log).hold_for(store.session(options.hold_for), "a batch read")
-            return [Epochs(each) for each in cut_table(log, options.at_epoch, options.tasks)]
+            view = Holds(log).hold_for(store.session(options.hold_for), "a batch read")
+            pin = Pin(checked_epoch(options.place.stream, view, options.at_epoch), view)
+            return [Epochs(each) for each in cut_table(log, pin, options.tasks)]
 
 
 class EpochStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -143,7 +144,7 @@ class EpochStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
 
     def initialOffset(self) -> Offset:  # noqa: N802
         with carried("reading a stream"):
-            return {"epoch": self._opened().begin_at_floor()}
+            return {"epoch": self._opened().enter()}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(self._options.rows)
@@ -217,18 +218,20 @@ class _Desk:
         self.storage = self._opened.storage
         self.log = EpochLog(self._opened.store, self.storage, options.place.layout)
         self._holds = Holds(self.log)
+        self._options = options
         self._reader = options.reader
         self._begun = False
 
-    def begin_at_floor(self) -> int:
-        """Where to begin: before the oldest epoch that is retained."""
+    def enter(self) -> int:
+        """Where to begin without a checkpoint: at the position, or where everything retained is read."""
         if self._reader is None:
             return self.log.floor - 1
-        return self._holds.begin_at_floor(self._reader)
+        options = self._options
+        return self._holds.enter(self._reader, from_oldest=options.from_oldest, output=options.output)
 
     def begin(self, epoch: int) -> None:
         if self._reader is not None and not self._begun:
-            self._holds.begin(self._reader, epoch)
+            self._holds.begin(self._reader, epoch, self._options.output)
         self._begun = True
 
     def check(self, epoch: int) -> None:
@@ -275,8 +278,8 @@ def read_stream(
 ) -> DataFrame:
     """The committed rows of a source as a streaming DataFrame.
 
-    ``options`` are further fields of `ReadOptions`: ``late``, ``event_time``, ``reader``, ``ranges``,
-    ``rows``, ``epochs``, ``wait``.
+    ``options`` are further fields of `ReadOptions`: ``late``, ``event_time``, ``reader``,
+    ``from_oldest``, ``output``, ``ranges``, ``rows``, ``epochs``, ``wait``.
     """
     spark.dataSource.register(EpochSource)
     told = ReadOptions(place, source, tasks=tasks or 2 * parallelism(spark), **options).to_options()
@@ -296,7 +299,7 @@ def reading(
     def for_output(output: str, folder: Path) -> Callable[[str, bool], DataFrame]:
         def read(source: str, late: bool) -> DataFrame:
             spec = stream.sources[source]
-            name = f"{source}.late" if late else source
+            name = queue_name(source, late)
             timestamps = None if late else spec.timestamps
             return read_stream(
                 spark,
@@ -305,7 +308,8 @@ def reading(
                 schema=queue_schema(spec),
                 late=late,
                 event_time=timestamps.field if timestamps else None,
-                reader=f"{output}.{name}",
+                reader=reader_name(output, source, late),
+                output=output,
                 ranges=str(folder / f"{name}.json"),
             )
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from penstock.cluster.keys import Keys
 from penstock.cluster.roster import Roster
 from penstock.errors import StreamError, StreamMismatch, UsageError
+from penstock.failpoints import reach
 from penstock.names import RULE, is_name
 from penstock.stamps import wall_clock
 from penstock.storage import Storage
@@ -39,6 +40,8 @@ class StreamRecord:
     """How many there should be in all; None where each supervisor runs as many as it was started with."""
     requests: int = 0
     """Grows with every change of what is wanted."""
+    dropped: bool = False
+    """Somebody removes it, or began to and died: it can only be dropped again."""
 
     @property
     def layout(self) -> Layout:
@@ -54,6 +57,7 @@ class StreamRecord:
             "wanted": self.wanted,
             "instances": self.instances,
             "requests": self.requests,
+            "dropped": self.dropped,
         }
 
     @classmethod
@@ -71,6 +75,7 @@ class StreamRecord:
             wanted=value["wanted"],
             instances=value["instances"],
             requests=value["requests"],
+            dropped=value.get("dropped", False),
         )
 
 
@@ -120,6 +125,8 @@ def open_stream(
                 return record
             continue
         record = _decode(found)
+        if record.dropped:
+            raise _half_gone(stream_name)
         differences = changes(record.definition, definition)
         if not differences:
             return record
@@ -132,7 +139,7 @@ def open_stream(
 def check_current(store: Store, name: str, stream_id: str, description: Mapping[str, Any]) -> StreamRecord:
     """The record of a stream that goes on, or why an instance with this definition cannot take part in it."""
     record = find(store, name)
-    if record is None or record.id != stream_id:
+    if record is None or record.id != stream_id or record.dropped:
         raise removed(name)
     if differences := changes(record.definition, _as_stored(description)):
         raise StreamMismatch(
@@ -169,10 +176,23 @@ def wish(
 
 
 def drop(store: Store, storage: Storage, name: str) -> StreamRecord:
-    """Forget a stream: first that it exists, then its documents, then its files with all their rows.
+    """Forget a stream: its documents, its files with all their rows, and last that it was there.
 
-    What its sinks wrote elsewhere stays. Refused while anybody runs it.
+    It is marked before, so that nobody begins with it. Whoever dies in between leaves it to the next one who
+    drops it. What its sinks wrote elsewhere stays. Refused while anybody runs it.
     """
+    record = _marked(store, name)
+    for prefix in (record.layout.keys, Keys(record.layout.cluster).root):
+        for each in list(store.scan(prefix)):
+            store.cas(each.key, each.version, None)
+    storage.delete(record.layout.root)
+    reach("stream.emptied")
+    _forget(store, record)
+    return record
+
+
+def _marked(store: Store, name: str) -> StreamRecord:
+    """The record of a stream that nobody runs, once it says that the stream is being dropped."""
     found = store.get(document(check_name(name)))
     if found is None:
         raise _unknown(store, name)
@@ -183,17 +203,27 @@ def drop(store: Store, storage: Storage, name: str) -> StreamRecord:
             left="nothing was removed",
             hint=f"penstock stream stop {name} --wait",
         )
-    if store.cas(found.key, found.version, None) is None:
+    marked = replace(record, dropped=True)
+    if store.cas(found.key, found.version, _encode(marked)) is None:
         raise StreamError(
             f"somebody changed stream {name!r} at the same moment",
             left="nothing was removed",
             hint=f"look at `penstock stream status {name}`, and drop it again",
         )
-    for prefix in (record.layout.keys, Keys(record.layout.cluster).root):
-        for each in list(store.scan(prefix)):
-            store.cas(each.key, each.version, None)
-    storage.delete(record.layout.root)
-    return record
+    return marked
+
+
+def _forget(store: Store, record: StreamRecord) -> None:
+    while (found := store.get(document(record.name))) is not None and _decode(found).id == record.id:
+        if store.cas(found.key, found.version, None) is not None:
+            return
+
+
+def _half_gone(name: str) -> StreamError:
+    return StreamError(
+        f"stream {name!r} is being removed, or somebody began to and did not finish",
+        hint=f"finish it: penstock stream drop {name}",
+    )
 
 
 def at_work(store: Store, record: StreamRecord) -> list[str]:

@@ -108,14 +108,16 @@ class Keeper:
             self._log.raise_floor(floor)
 
     def _clear(self) -> None:
-        """Delete the rows of epochs that were let go."""
+        """Delete the rows of epochs that were let go, as far as nobody is still reading them."""
         document = self._log.view().document
-        if document.cleared < document.floor:
-            self._sweeper.clear(document.cleared, document.floor)
+        if document.cleared >= document.floor:
+            return
+        # Read after the document: see `penstock.streams.holds`.
+        limit = self._holds.unheld(document.floor)
+        if document.cleared < limit:
+            self._sweeper.clear(document.cleared, limit)
             reach("retention.cleared")
-            self._log.change(
-                lambda view: replace(view.document, cleared=max(view.document.cleared, document.floor))
-            )
+            self._log.change(lambda view: replace(view.document, cleared=max(view.document.cleared, limit)))
 
     def _sweep(self) -> int:
         """Delete what aborted epochs and lost attempts left, and states that nobody refers to."""

@@ -30,6 +30,7 @@ class Sweeper:
         self._layout = log.layout
         self._holds = Holds(log)
         self._records = Records(log.store, Keys(log.layout.cluster))
+        self._waiting: dict[str, frozenset[str | None]] = {}
 
     def clear(self, begin: int, floor: int) -> None:
         """Delete the rows and portions of the epochs from ``begin`` to below ``floor``.
@@ -47,11 +48,14 @@ class Sweeper:
     def group(self, group: int) -> int:
         """Delete the rows and portions of a group's epochs that are not part of a committed epoch.
 
-        All its epochs must have been decided. The answer is the number of files.
+        All its epochs must have been decided. Those below the floor are left to `clear`: somebody may still
+        read them. The answer is the number of files.
         """
         rows = _by_epoch(self._storage.list(grouped(self._layout.rows, group)))
         portions = [path for path, _ in self._storage.list(grouped(self._layout.portions, group))]
         first = max(group * GROUP, self._log.floor)
+        portions = [path for path in portions if not _is_upto(path, first - 1)]
+        rows = {number: files for number, files in rows.items() if number >= first}
         epochs = {each.number: each for each in self._log.entries(first - 1, (group + 1) * GROUP - 1)}
         named = {brought.portion.path for each in epochs.values() for brought in each.brought}
         spare = [path for path in portions if path not in named]
@@ -74,17 +78,24 @@ class Sweeper:
         return self._delete(spare, *folders)
 
     def segments(self) -> int:
-        """Delete segments that were merged into others, unless somebody reads the log as it was."""
+        """Delete segments that were merged into others, once nobody reads the log as it was."""
         # Those that begin with a point are being written.
         found = [path for path, _ in self._storage.list(self._layout.log) if "/." not in path]
         if len(found) <= len(self._log.view().document.segments):
             return 0
         # Whoever wrote one of them and has not named it yet must write a new one, since the document changes.
         document = self._log.change(lambda view: replace(view.document, turn=view.document.turn + 1))
-        if any(True for _ in self._holds.held()):
-            return 0
         named = {segment.pointer.path for segment in document.segments}
-        return self._delete([path for path in found if path not in named])
+        return self._delete(self._unread([path for path in found if path not in named]))
+
+    def _unread(self, spare: list[str]) -> list[str]:
+        """Those that were spare already when the oldest hold of now began.
+
+        Who begins later does not see them: it is enough to wait for those who were there at the first look.
+        """
+        held = frozenset(position.session for position in self._holds.held())
+        self._waiting = {path: self._waiting.get(path, held) & held for path in spare}
+        return [path for path, readers in self._waiting.items() if not readers]
 
     def _delete_below(self, folder: str, floor: int) -> None:
         paths = [path for path, _ in self._storage.list(folder) if _is_upto(path, floor - 1)]

@@ -28,11 +28,19 @@ _SLICES_PER_CORE = 4
 _LEAST = 1 << 20
 
 
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """An epoch, and the log as it was when somebody began to read at it."""
+
+    epoch: int
+    view: View
+
+
 @contextmanager
-def pinned(store: Store, storage: Storage, layout: Layout, epoch: int | None = None) -> Iterator[int]:
+def pinned(store: Store, storage: Storage, layout: Layout, epoch: int | None = None) -> Iterator[Pin]:
     """An epoch to read at, the newest one if none is given; nothing that it needs goes within the block."""
     with Holds(EpochLog(store, storage, layout)).hold("a batch read") as view:
-        yield checked_epoch(layout.stream, view, epoch)
+        yield Pin(checked_epoch(layout.stream, view, epoch), view)
 
 
 def read_table(
@@ -41,7 +49,7 @@ def read_table(
     storage: Storage,
     layout: Layout,
     source: str,
-    epoch: int | None = None,
+    epoch: int | Pin | None = None,
     late: bool = False,
     *,
     schema: pa.Schema,
@@ -49,7 +57,7 @@ def read_table(
     """The rows of a source in all retained epochs up to ``epoch``, or the newest one.
 
     ``schema`` says which columns. A DataFrame is worked on later than it is made: where epochs may be let go
-    meanwhile, use it inside `pinned`.
+    meanwhile, give what `pinned` gives, and use it inside its block.
     """
     log = EpochLog(store, storage, layout)
     slices = cut_table(log, epoch, parallelism(spark) * _SLICES_PER_CORE)
@@ -91,8 +99,10 @@ def checked_epoch(stream: str, view: View, epoch: int | None) -> int:
     return epoch
 
 
-def cut_table(log: EpochLog, epoch: int | None, tasks: int) -> list[Slice]:
+def cut_table(log: EpochLog, epoch: int | Pin | None, tasks: int) -> list[Slice]:
     """The retained epochs up to ``epoch``, or the newest one, for about so many tasks."""
+    if isinstance(epoch, Pin):
+        return list(sliced(log, epoch.view, epoch.epoch, tasks))
     stream = log.layout.stream
     return log.read(lambda view: list(sliced(log, view, checked_epoch(stream, view, epoch), tasks)))
 

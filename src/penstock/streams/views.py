@@ -111,6 +111,8 @@ class StreamView:
     queue: float
     """How full the queue is: 1 is its cap, ``queue_bytes``."""
     queue_bytes: int
+    held_back: tuple[str, ...]
+    """Who is furthest behind and keeps the queue from being emptied, while it is more than half full."""
     instances_wanted: int | None
     leader: str | None
     instances: tuple[InstanceView, ...]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from penstock.cluster.assignment import part_owner
+from penstock.cluster.assignment import check_hash, part_owner
 from penstock.cluster.model import Barrier, Decision, Kind, Seat, Snapshot
 from penstock.cluster.participant import Participant, Work
 from penstock.errors import SessionLost, SourceFailed, StreamError
@@ -51,20 +51,29 @@ class Holding:
 
     @property
     def open(self) -> Parts:
-        return {name: known for name, known in self.parts.items() if not known.finished}
+        return _open(self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """Who owned parts before the owners changed, and when they committed their last epoch."""
+
+    seats: tuple[Seat, ...]
+    at: float
 
 
 class Allowance:
     """How much may be polled: bounded by the configuration, and by the room that is left in the queue.
 
     A poll is asked for rows and may bring any number of bytes, so the room is counted in rows of the size
-    that rows had before.
+    that rows had before: in the queue for its room, and in memory for what tasks may hold.
     """
 
     def __init__(self, limits: Limits, left: Callable[[], int]) -> None:
         self._limits = limits
         self._left = left
         self._row = 0.0
+        self._sizes: dict[str, float] = {}
 
     def limits(self, sharers: int) -> Limits | None:
         """What one of ``sharers`` instances may poll now; None for nothing."""
@@ -73,13 +82,15 @@ class Allowance:
             return None
         # One row at the least, or a row that is larger than its share would stop everything for good.
         rows = min(self._limits.rows, max(1, int(left / self._row))) if self._row else self._limits.rows
-        return replace(self._limits, rows=rows, bytes=min(self._limits.bytes, left))
+        size = min(self._limits.bytes, left)
+        return replace(self._limits, rows=rows, bytes=size, sizes=dict(self._sizes))
 
     def learn(self, polled: Polled) -> None:
         """Take note of how large rows are."""
         rows = sum(file.record.rows for file in polled.files)
         if rows:
             self._row = sum(file.record.bytes for file in polled.files) / rows
+        self._sizes.update(polled.sizes)
 
 
 class StreamWorker(Participant):
@@ -111,7 +122,12 @@ class StreamWorker(Participant):
         self._clock = clock
         # Files of two lives of one member must not have the same names.
         self._life = secrets.token_hex(4)
+        self._version = 0
         self._seats: tuple[Seat, ...] = ()
+        self._former: Former | None = None
+        self._committed_at: float | None = None
+        self._ordinary = 0
+        self._asked: dict[PartName, int] = {}
         self._holding = Holding()
         self._next: Holding | None = None
         self._known = 0
@@ -124,14 +140,19 @@ class StreamWorker(Participant):
         """What this instance owned as of the last committed epoch that it took part in."""
         return self._holding
 
+    @property
+    def former(self) -> Former | None:
+        """What was before the owners changed last, if this instance took part in it."""
+        return self._former
+
     # the control plane's calls
 
     def assigned(self, snapshot: Snapshot, committed: Decision | None) -> None:
         self._fence.clear()
-        self._next = None
-        self._seats = snapshot.seats
+        self._next, self._holding = None, Holding()
+        check_hash(snapshot)
+        self._remember(snapshot)
         if not self._seats or snapshot.seat(self._member) is None:
-            self._holding = Holding()
             return
         standings = _standings(committed)
         listed = _union(self._listing(standing) for standing in standings)
@@ -143,32 +164,48 @@ class StreamWorker(Participant):
         self._holding = Holding(mine, Standing(None, None, _newest(standings)), listed)
         self._known = committed.epoch if committed else 0
         self._listed_at = -inf
+        self._asked = {name: epoch for name, epoch in self._asked.items() if name in mine}
 
     def prepare(self, barrier: Barrier) -> Work:
-        if barrier.kind is Kind.DRAIN:
-            return self._drain(barrier)
-        self._catch_up()
-        return self._epoch(barrier)
+        try:
+            if barrier.kind is Kind.DRAIN:
+                return self._drain(barrier)
+            self._catch_up()
+            return self._epoch(barrier)
+        except Exception:
+            # The answer is a refusal, so nothing will ever refer to what was written.
+            self._discard(barrier.epoch)
+            raise
 
-    def committed(self, epoch: int) -> None:  # noqa: ARG002
+    def committed(self, epoch: int) -> None:
         if self._next is not None:
             self._holding, self._next = self._next, None
+        if epoch == self._ordinary:
+            self._committed_at = self._clock()
 
-    def aborted(self, epoch: int) -> None:  # noqa: ARG002
+    def aborted(self, epoch: int) -> None:
         self._next = None
         # What was found may not have been heard of.
         self._listed_at = -inf
+        self._discard(epoch)
 
     def fenced(self) -> None:
         self._fence.set()
         self._ingestion.cancel()
         self._next = None
         self._holding = Holding()
+        self._committed_at = None
+
+    def _remember(self, snapshot: Snapshot) -> None:
+        if snapshot.version != self._version:
+            at = self._committed_at
+            self._former = Former(self._seats, at) if at is not None else None
+        self._version, self._seats = snapshot.version, snapshot.seats
 
     # an epoch
 
     def _epoch(self, barrier: Barrier) -> Work:
-        before = self._holding
+        before, self._ordinary = self._holding, barrier.epoch
         polled = self._poll(before, barrier)
         listed, complete = self._list(before)
         parts = {**before.parts, **polled.states}
@@ -177,6 +214,7 @@ class StreamWorker(Participant):
             self._write_states(before, parts, barrier.epoch),
             self._write_listing(before, listed, barrier.epoch),
             newest,
+            self._write_finished(before, parts, barrier.epoch),
         )
         brought = self._write_portion(polled, barrier.epoch)
         self._check_fence()
@@ -193,14 +231,15 @@ class StreamWorker(Participant):
         parts = holding.open
         if not parts or limits is None:
             return Polled({})
-        prefix = f"{self._layout.epoch_rows(barrier.epoch)}/{self._member}-{self._life}"
+        prefix = f"{self._layout.epoch_rows(barrier.epoch)}/{self._own}"
         thresholds = {
             name: newest - round(spec.timestamps.lateness * _MICRO)
             for name, newest in holding.standing.newest.items()
             if (spec := self._sources[name]).timestamps is not None
         }
-        polled = self._ingestion.poll(prefix, parts, limits, thresholds, barrier.epoch)
+        polled = self._ingestion.poll(prefix, parts, limits, thresholds, self._asked)
         reach("stream.polled")
+        self._asked.update(dict.fromkeys(polled.states, barrier.epoch))
         self._allowance.learn(polled)
         return polled
 
@@ -306,11 +345,18 @@ class StreamWorker(Participant):
     # files
 
     def _write_states(self, before: Holding, parts: Parts, epoch: int) -> Pointer | None:
-        if before.standing.states is not None and parts == before.parts:
-            return before.standing.states
-        if not parts:
-            return None
+        """The states of the parts that go on."""
         path = self._layout.states_file(epoch, self._member, self._life)
+        return self._write_parts(path, before.standing.states, before.open, _open(parts))
+
+    def _write_finished(self, before: Holding, parts: Parts, epoch: int) -> Pointer | None:
+        """The states of the parts that have finished: they may be many, and hardly ever change."""
+        path = self._layout.finished_file(epoch, self._member, self._life)
+        return self._write_parts(path, before.standing.finished, _finished(before.parts), _finished(parts))
+
+    def _write_parts(self, path: str, pointer: Pointer | None, before: Parts, parts: Parts) -> Pointer | None:
+        if not parts or (pointer is not None and parts == before):
+            return pointer if parts else None
         body = {str(name): [known.state, known.finished] for name, known in sorted(parts.items())}
         return Pointer.write(self._storage, path, {"parts": body})
 
@@ -337,6 +383,35 @@ class StreamWorker(Participant):
         size = sum(f.record.bytes for f in polled.files)
         return Brought(self._member, pointer, rows, size, late)
 
+    @property
+    def _own(self) -> str:
+        """What the names of this instance's files begin with."""
+        return f"{self._member}-{self._life}"
+
+    def _discard(self, epoch: int) -> None:
+        """Delete what this instance wrote for an epoch that will not be.
+
+        It would be swept one day, but a source that fails for hours must not fill the disk until then.
+        """
+        kept = {pointer.path for pointer in self._holding.standing.pointers}
+        try:
+            for path in self._written_for(epoch):
+                if path not in kept:
+                    self._storage.delete(path)
+            self._storage.remove_empty(self._layout.epoch_rows(epoch))
+        except Exception as error:
+            _log.warning("files of epoch %d, which was given up, were not deleted: %s", epoch, error)
+
+    def _written_for(self, epoch: int) -> Iterable[str]:
+        """The paths of all files of this instance for an epoch, whether they are there or not."""
+        for path, _ in self._storage.list(self._layout.epoch_rows(epoch)):
+            # Those that are not complete begin with a point.
+            if path.rpartition("/")[2].removeprefix(".").startswith(f"{self._own}-"):
+                yield path
+        layout = self._layout
+        for place in (layout.portion, layout.states_file, layout.finished_file, layout.listing):
+            yield place(epoch, self._member, self._life)
+
     # moving
 
     def _drain(self, barrier: Barrier) -> Work:
@@ -355,7 +430,8 @@ class StreamWorker(Participant):
         polled = self._ingestion.collect(leaving) if leaving else Polled({})
         parts = {**before.parts, **polled.states}
         states = self._write_states(before, parts, barrier.epoch)
-        standing = replace(before.standing, states=states)
+        finished = self._write_finished(before, parts, barrier.epoch)
+        standing = replace(before.standing, states=states, finished=finished)
         self._check_fence()
         self._next = replace(before, parts=parts, standing=standing)
         reach("stream.drained")
@@ -380,10 +456,18 @@ def _standings(decision: Decision | None) -> list[Standing]:
 def _states(standings: Iterable[Standing], storage: Storage) -> dict[PartName, PartState]:
     states = {}
     for standing in standings:
-        if standing.states is not None:
-            for text, (state, finished) in standing.states.read(storage)["parts"].items():
+        for pointer in standing.parts:
+            for text, (state, finished) in pointer.read(storage)["parts"].items():
                 states[PartName.parse(text)] = PartState(state, finished)
     return states
+
+
+def _open(parts: Parts) -> Parts:
+    return {name: known for name, known in parts.items() if not known.finished}
+
+
+def _finished(parts: Parts) -> Parts:
+    return {name: known for name, known in parts.items() if known.finished}
 
 
 def _newest(standings: Iterable[Standing]) -> dict[str, int]:

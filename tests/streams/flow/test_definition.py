@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.errors import DefinitionError, DuplicateName, TypeMismatch, UnknownField
+from penstock.sources import DirectorySource, RateSource, StatefulSource
+from penstock.streams.changes import Change, changes
 from penstock.streams.flow.settings import spark_settings
 from penstock.streams.stream import Rows, Stream
 from penstock.tables import Table, derived
@@ -426,7 +428,10 @@ def test_the_place_of_a_source_is_part_of_the_plan() -> None:
     assert changes(here, there) == [
         Change("source rows: place files is /data/there, and was /data/here", acceptable=True)
     ]
-    more = [Change("source rows: place parts is 5, and was 4"), Change("source rows: place rows is 7, and was 9")]
+    more = [
+        Change("source rows: place parts is 5, and was 4"),
+        Change("source rows: place rows is 7, and was 9"),
+    ]
     assert changes(described(RateSource(rows=9)), described(RateSource(parts=5, rows=7))) == more
 
 

@@ -27,16 +27,16 @@ def positions(holds: Holds) -> dict[str, int]:
 
 
 def test_positions_go_forward(holds: Holds) -> None:
-    holds.advance("copy", 2)
+    holds.begin("copy", 2)
     holds.advance("copy", 1)
-    holds.advance("other", 0)
+    holds.begin("other", 0)
     holds.advance("copy", 4)
     assert positions(holds) == {"copy": 4, "other": 0}
     assert holds.positions() == {4, 0}
 
 
 def test_positions_outlast_the_process(made: Made, holds: Holds) -> None:
-    holds.advance("copy", 2)
+    holds.begin("copy", 2)
     other = Holds(EpochLog(made.store, made.storage, made.layout))
     assert positions(other) == {"copy": 2}
     other.advance("copy", 3)
@@ -45,23 +45,70 @@ def test_positions_outlast_the_process(made: Made, holds: Holds) -> None:
     assert positions(holds) == {"copy": 4}
     other.drop("copy")
     holds.advance("copy", 5)
+    assert positions(holds) == {}, "one who was dropped comes back only when it begins"
+    holds.begin("copy", 5)
     assert positions(holds) == {"copy": 5}
 
 
-def test_a_reader_may_begin_again_further_back(holds: Holds) -> None:
-    holds.advance("copy", 4)
+def test_who_had_an_output_before_cannot_set_it_back(made: Made, holds: Holds) -> None:
     holds.begin("copy", 1)
-    assert positions(holds) == {"copy": 1}
+    newer = Holds(EpochLog(made.store, made.storage, made.layout))
+    newer.begin("copy", 2)
+    newer.advance("copy", 4)
+    holds.begin("copy", 1)
+    holds.advance("copy", 3)
+    assert holds.begin_at_floor("copy") == 4
+    assert positions(holds) == {"copy": 4}
     assert holds.begin_at_floor("fresh") == 0
 
 
 def test_a_reader_is_forgotten(holds: Holds) -> None:
-    holds.advance("copy", 4)
+    holds.begin("copy", 4)
     assert holds.drop("copy")
     assert not holds.drop("copy")
     assert holds.positions() == frozenset()
-    holds.advance("copy", 4)
+    holds.begin("copy", 4)
     assert positions(holds) == {"copy": 4}
+
+
+def test_a_reader_begins_at_its_position(made: Made, holds: Holds) -> None:
+    assert holds.enter("early") == 0
+    holds.advance("early", 3)
+    made.log.raise_floor(lambda view: 3)
+    assert holds.enter("early") == 3
+    with pytest.raises(EpochGone, match="reader late has no position, and what was before epoch 3 is gone"):
+        holds.enter("late")
+    assert positions(holds) == {"early": 3}
+    assert holds.enter("late", from_oldest=True) == 2
+    assert holds.enter("late") == 2
+
+
+def test_positions_are_reserved_for_outputs(made: Made, holds: Holds) -> None:
+    holds.begin("mine.a", 2)
+    holds.reserve({"sums.a": "sums", "sums.a.late": "sums", "copy.a": "copy"})
+    assert positions(holds) == {"mine.a": 2, "sums.a": 0, "sums.a.late": 0, "copy.a": 0}
+    holds.advance("sums.a", 5)
+    holds.reserve({"sums.a": "sums", "sums.a.late": "sums", "copy.a": "copy"})
+    assert positions(holds) == {"mine.a": 2, "sums.a": 5, "sums.a.late": 0, "copy.a": 0}
+    made.log.raise_floor(lambda view: 3)
+    holds.reserve({"sums.a": "sums", "new.a": "new"})
+    assert positions(holds) == {"mine.a": 2, "sums.a": 5, "new.a": 2}
+    assert {each.reader: each.output for each in holds.list()} == {
+        "mine.a": None,
+        "sums.a": "sums",
+        "new.a": "new",
+    }
+
+
+def test_an_output_and_a_person_do_not_share_a_position(holds: Holds) -> None:
+    holds.begin("mine.a", 2)
+    with pytest.raises(UsageError, match=r"reader mine.a was named by somebody"):
+        holds.reserve({"mine.a": "mine"})
+    holds.reserve({"sums.a": "sums"})
+    for use in (holds.enter, lambda name: holds.begin(name, 4)):
+        with pytest.raises(UsageError, match=r"reader sums.a belongs to output sums"):
+            use("sums.a")
+    assert positions(holds) == {"mine.a": 2, "sums.a": 0}
 
 
 def test_who_begins_below_the_floor_is_told(made: Made, holds: Holds) -> None:
@@ -87,6 +134,22 @@ def test_who_begins_while_it_goes_does_not_keep_the_rest(
     assert holds.positions() == frozenset()
 
 
+def test_who_begins_too_late_leaves_what_another_wrote_meanwhile(
+    made: Made, holds: Holds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish = holds._publish
+
+    def meanwhile() -> None:
+        made.log.raise_floor(lambda view: 4)
+        Holds(EpochLog(made.store, made.storage, made.layout)).advance("copy", 4)
+        publish()
+
+    monkeypatch.setattr(holds, "_publish", meanwhile)
+    with pytest.raises(EpochGone):
+        holds.begin("copy", 0)
+    assert positions(holds) == {"copy": 4}
+
+
 def test_names_of_readers(holds: Holds) -> None:
     with pytest.raises(UsageError, match="cannot be the name of a reader"):
         holds.advance("a/b", 1)
@@ -98,7 +161,6 @@ def test_a_hold_lasts_as_long_as_its_block(made: Made, holds: Holds) -> None:
         assert view.floor == 3
         assert [(p.reader, p.epoch) for p in holds.held()] == [("a test", 2)]
         assert holds.list() == []
-    assert holds.positions() == frozenset()
     assert list(made.store.scan(made.layout.holds)) == []
 
 
@@ -113,9 +175,9 @@ def test_the_hold_of_a_dead_process_goes(made: Made, tmp_path_factory: pytest.Te
     other = Made(MemoryStore(clock), tmp_path_factory.mktemp("storage"))
     holds = Holds(other.log)
     holds.hold_for(other.store.session(30), "a test")
-    assert holds.positions() == {0}
+    assert holds.unheld(7) == 1
     clock.move(31)
-    assert holds.positions() == frozenset()
+    assert holds.unheld(7) == 7
     assert list(other.store.scan(other.layout.holds)) == []
 
 

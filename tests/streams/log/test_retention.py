@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import EpochGone
-from penstock.store.base import Session
+from penstock.store.memory import MemoryStore
 from penstock.streams import retention, sweeping
 from penstock.streams.holds import Holds
 from penstock.streams.layout import GROUP, epoch_of
 from penstock.streams.log import EpochLog, View
 from penstock.streams.model import Brought, Epoch, Pointer, Standing
 from penstock.streams.retention import MARGIN, Keeper, retain
+from tests.cluster.support import Clock
 from tests.streams.log.support import NOON, Made, numbers
 
 HOUR = 3600.0
@@ -112,8 +113,8 @@ def test_what_a_reader_needs_stays(made: Made) -> None:
     for _ in range(6):
         made.commit(1)
     holds = Holds(made.log)
-    holds.advance("copy", 3)
-    holds.advance("far", 5)
+    holds.begin("copy", 3)
+    holds.begin("far", 5)
     assert keeper(made, hours=2).tidy().floor == 4
     assert rows(made) == {4, 5, 6}
     holds.advance("copy", 5)
@@ -128,32 +129,68 @@ def test_what_a_batch_read_holds_stays(made: Made) -> None:
     for _ in range(4):
         made.commit(1)
     with Holds(made.log).hold("a test"):
-        assert keeper(made, hours=2).tidy().floor == 1
-        assert rows(made) == {1, 2, 3, 4}
-    assert keeper(made, hours=2).tidy().floor == 5
+        assert keeper(made, hours=2).tidy().floor == 5, "the log goes on"
+        assert rows(made) == portions(made) == {1, 2, 3, 4}
+        for _ in range(MARGIN + GROUP):
+            made.bare()
+        keeper(made, hours=2).tidy()
+        assert rows(made) == portions(made) == {1, 2, 3, 4}, "the sweeper leaves them, too"
+    keeper(made, hours=2).tidy()
+    assert rows(made) == portions(made) == set()
 
 
-@pytest.mark.parametrize("named", [False, True])
-def test_a_hold_that_begins_while_retention_is_under_way_is_heeded(
-    made: Made, named: bool, monkeypatch: pytest.MonkeyPatch
+def test_readers_that_overlap_for_ever_do_not_keep_everything(tmp_path: Path) -> None:
+    """A dashboard reads every minute, and what it read is held for ten."""
+    clock = Clock()
+    made = Made(MemoryStore(clock), tmp_path / "storage")
+    keeping = Keeper(made.log, age=120.0, size=PLENTY, clock=lambda: NOW + clock())
+    began = clock()
+    for minute in range(60):
+        number = made.commit(1, at=NOON + timedelta(seconds=clock()))
+        view = Holds(made.log).hold_for(made.store.session(600), "a dashboard")
+        assert set(range(view.floor, number + 1)) <= rows(made)
+        keeping.tidy()
+        assert made.log.floor >= number - 3
+        assert len(rows(made)) <= 15, minute
+        clock.move(60)
+    assert clock() == began + 3600
+
+
+def test_a_hold_that_begins_while_files_are_deleted(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The keeper has read the holds already: whoever comes now sees only what stays."""
+    for number in range(1, 5):
+        made.commit(1, at=NOON + timedelta(hours=number))
+    keeping, views = keeper(made, hours=3.5), []
+    unheld = keeping._holds.unheld
+
+    def then_somebody_comes(floor: int) -> int:
+        found = unheld(floor)
+        views.append(Holds(made.log).hold_for(made.store.session(30), "a test"))
+        return found
+
+    monkeypatch.setattr(keeping._holds, "unheld", then_somebody_comes)
+    keeping.tidy()
+    assert [view.floor for view in views] == [3]
+    assert rows(made) == {3, 4}
+
+
+def test_a_reader_that_begins_while_retention_is_under_way_is_heeded(
+    made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Retention has read the holds already, and not moved the floor yet."""
+    """Retention has read the positions already, and not moved the floor yet."""
     for _ in range(4):
         made.commit(1)
     made.log.compact(force=True)
     late = Holds(EpochLog(made.store, made.storage, made.layout))
-    sessions: list[Session] = []
+    begun: list[str] = []
     keeping = keeper(made, hours=2)
     read = keeping._holds.positions
 
     def then_somebody_comes() -> frozenset[int]:
         found = read()
-        if not sessions:
-            sessions.append(made.store.session(30))
-            if named:
-                late.begin("copy", 0)
-            else:
-                late.hold_for(sessions[0], "a test")
+        if not begun:
+            begun.append("copy")
+            late.begin("copy", 0)
         return found
 
     monkeypatch.setattr(keeping._holds, "positions", then_somebody_comes)
@@ -211,7 +248,7 @@ def test_many_groups_are_cleared_as_a_whole(made: Made) -> None:
     for number in (1, GROUP, 2 * GROUP - 1, 2 * GROUP, 2 * GROUP + 9, 2 * GROUP + 10):
         made.bring(number, 1, 0)
     made.log.compact(force=True)
-    Holds(made.log).advance("copy", 2 * GROUP + 8)
+    Holds(made.log).begin("copy", 2 * GROUP + 8)
     assert keeper(made, hours=2).tidy().floor == 2 * GROUP + 9
     assert rows(made) == portions(made) == {2 * GROUP + 9, 2 * GROUP + 10}
 
@@ -280,10 +317,14 @@ def test_merged_segments_are_deleted_unless_somebody_reads_them(made: Made) -> N
     assert len(made.files(made.layout.log)) == 8
     for _ in range(MARGIN):
         made.bare(1)
+    keeping = keeper(made)
     with Holds(made.log).hold("a test"):
-        keeper(made).tidy()
+        keeping.tidy()
         assert len(made.files(made.layout.log)) == 9
-    keeper(made).tidy()
+        # Who comes later does not need them.
+        Holds(made.log).hold_for(made.store.session(600), "another")
+    keeping._swept_at = 0
+    keeping.tidy()
     named = {segment.pointer.path for segment in made.log.view().document.segments}
     assert made.files(made.layout.log) == named
     assert numbers(EpochLog(made.store, made.storage, made.layout).entries(0)) == list(range(1, 9 + MARGIN))

@@ -127,6 +127,31 @@ def test_a_reader_without_a_name_may_come_too_late(
     assert keys(Query(tmp_path / "another").run(read())) == list(range(40, 50))
 
 
+def test_a_reader_that_is_new_says_so_where_epochs_are_gone(
+    made: Made, query: Query, read: Callable[..., DataFrame], tmp_path: Path
+) -> None:
+    for _ in range(3):
+        made.commit(10)
+    Keeper(made.log, age=1.0, size=1 << 30, clock=lambda: LATER).tidy()
+    made.commit(10)
+    failure = query.failure(read(reader="mine"))
+    assert isinstance(failure, EpochGone)
+    assert "fromOldest" in str(failure.hint)
+    assert keys(query.run(read(reader="mine", from_oldest=True))) == list(range(30, 40))
+
+
+def test_an_output_begins_where_its_position_was_reserved(
+    made: Made, query: Query, read: Callable[..., DataFrame]
+) -> None:
+    holds = Holds(made.log)
+    holds.reserve({"sums.numbers": "sums"})
+    for _ in range(3):
+        made.commit(10)
+    Keeper(made.log, age=1.0, size=1 << 30, clock=lambda: LATER).tidy()
+    assert made.log.floor == 1, "it has not begun, and needs everything"
+    assert keys(query.run(read(reader="sums.numbers", output="sums"))) == list(range(30))
+
+
 def test_a_backlog_is_taken_in_bounded_steps(
     made: Made, query: Query, read: Callable[..., DataFrame], tmp_path: Path
 ) -> None:

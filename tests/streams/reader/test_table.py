@@ -15,7 +15,7 @@ from penstock.streams.holds import Holds
 from penstock.streams.place import Place
 from penstock.streams.reader import EpochSource
 from penstock.streams.retention import Keeper
-from penstock.streams.tabular import cut_table, pinned, read_table
+from penstock.streams.tabular import Pin, cut_table, pinned, read_table
 from tests.streams.log.support import NOON, SCHEMA, Made
 
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ def keys(frame: DataFrame) -> list[int]:
     return sorted(row["key"] for row in frame.collect())
 
 
-def table(spark: SparkSession, made: Made, epoch: int | None = None, *, late: bool = False) -> DataFrame:
+def table(
+    spark: SparkSession, made: Made, epoch: int | Pin | None = None, *, late: bool = False
+) -> DataFrame:
     return read_table(spark, made.store, made.storage, made.layout, "numbers", epoch, late, schema=KEY)
 
 
@@ -64,7 +66,7 @@ def test_epochs_that_are_not_there(spark: SparkSession, made: Made) -> None:
     with pytest.raises(UsageError, match="no epoch 5") as caught:
         table(spark, made, 5)
     assert "newest committed epoch is 4" in str(caught.value)
-    Holds(made.log).advance("copy", 2)
+    Holds(made.log).begin("copy", 2)
     Keeper(made.log, age=1.0, size=1 << 30, clock=lambda: LATER).tidy()
     assert keys(table(spark, made, 3)) == [2]
     with pytest.raises(EpochGone, match="epoch 2 is not retained"):
@@ -75,13 +77,15 @@ def test_a_pinned_epoch_stays_while_it_is_read(spark: SparkSession, made: Made) 
     for _ in range(3):
         made.commit(2)
     keeper = Keeper(made.log, age=1.0, size=1 << 30, clock=lambda: LATER)
-    with pinned(made.store, made.storage, made.layout, 2) as epoch:
-        frame = table(spark, made, epoch)
+    with pinned(made.store, made.storage, made.layout, 2) as pin:
+        frame = table(spark, made, pin)
         made.commit(2)
         keeper.tidy()
-        assert (epoch, keys(frame)) == (2, [0, 1, 2, 3])
+        assert made.log.floor == 5
+        assert (pin.epoch, keys(frame)) == (2, [0, 1, 2, 3])
+        assert keys(table(spark, made, pin)) == [0, 1, 2, 3], "also what is planned after it was let go"
     keeper.tidy()
-    assert made.log.floor == 5
+    assert not made.files(made.layout.rows)
 
 
 def test_a_large_log_is_cut_into_few_slices(made: Made) -> None:
@@ -101,10 +105,8 @@ def test_the_source_reads_tables_too(spark: SparkSession, made: Made, place: Pla
     spark.dataSource.register(EpochSource)
     reader = spark.read.format("penstock").option("place", place.encode()).option("source", "numbers")
     reader = reader.option("schema", "key bigint")
-    assert keys(reader.load()) == [0, 1, 2, 3, 4, 5]
-    # Nobody says when a query ends: what it needs is held for a while.
-    Keeper(made.log, age=1.0, size=1 << 30, clock=lambda: LATER).tidy()
-    assert made.log.floor == 1
+    frame = reader.load()
+    assert keys(frame) == [0, 1, 2, 3, 4, 5]
     at = reader.option("atEpoch", "2").option("holdFor", "1")
     assert keys(at.load()) == [0, 1, 2, 3]
     json = at.option("schema", schemas.encode(SCHEMA)).option("columns", "word,key")
@@ -112,6 +114,10 @@ def test_the_source_reads_tables_too(spark: SparkSession, made: Made, place: Pla
     with pytest.raises(Exception) as caught:  # noqa: PT011
         reader.option("atEpoch", "9").load().collect()
     assert isinstance(decode(caught.value), UsageError)
+    # Nobody says when a query ends: the files that it needs are held for a while.
+    Keeper(made.log, age=1.0, size=1 << 30, clock=lambda: LATER).tidy()
+    assert made.log.floor == 4
+    assert len(made.files(made.layout.rows)) == 3
 
 
 def test_a_broken_file_is_named(spark: SparkSession, made: Made) -> None:

@@ -195,7 +195,13 @@ def drop(desk: Desk, name: str, yes: bool) -> None:
 @command.command()
 @click.argument("name")
 @click.argument("table", metavar="SOURCE|OUTPUT")
-@click.option("--at-epoch", "epoch", type=click.IntRange(min=0), metavar="N", help="As it was then.")
+@click.option(
+    "--at-epoch",
+    "epoch",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="As it was then; of an output, with the batches that were complete.",
+)
 @click.option(
     "--limit",
     type=click.IntRange(min=1, max=10_000),

@@ -30,7 +30,9 @@ _BATCH_IN_PATH = r"/(\d{16})-\d{16}-[0-9a-f]{8}/[^/]*$"
 class StreamTable:
     """The committed rows of an output. Each call sees the table as it is then, and only whole batches.
 
-    ``epoch`` asks for the table as it was with everything up to that epoch, and nothing later.
+    ``epoch`` asks for the table with the last batch that was complete by that epoch, and nothing later. A
+    batch counts for the newest epoch that it takes in: after one of epochs 5 to 9, the table at 7 is that
+    at 4.
     """
 
     def __init__(self, store: Store, storage: Storage, stream: str, id: str, output: str) -> None:  # noqa: A002
