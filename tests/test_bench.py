@@ -222,7 +222,7 @@ def test_streams_are_compared_with_every_peer(tmp_path: Path) -> None:
 
 
 def test_the_scenarios_of_streams() -> None:
-    assert [scenario.key for scenario in streams.SCENARIOS] == list("abc")
+    assert [scenario.key for scenario in streams.SCENARIOS] == list("abcde")
 
 
 def test_a_peer_that_cannot_be_installed_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

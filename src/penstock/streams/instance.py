@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, Literal
 
 import penstock
@@ -32,6 +31,7 @@ from penstock.streams.model import END, SCOPE
 from penstock.streams.outputs import Outputs
 from penstock.streams.place import Place
 from penstock.streams.reader import reading
+from penstock.streams.reserving import reserve
 from penstock.streams.retention import Keeper
 from penstock.streams.rhythm import StreamRhythm
 from penstock.streams.worker import Allowance, StreamWorker
@@ -49,7 +49,6 @@ _STEP = 0.2
 _KEEP_EVERY = 2.0
 _LOOK_EVERY = 0.5
 _PATIENCE = 20.0
-_ENDLESS = 2**63
 
 
 class StreamInstance:
@@ -92,6 +91,7 @@ class StreamInstance:
             check_shared(spark, storage)
             layout = self._place.layout
             log = EpochLog(store, storage, layout)
+            reserve(log, self._stream)
             ingestion = Ingestion(spark, layout.id, self._stream.sources, storage)
             outputs = Outputs(
                 spark,
@@ -140,11 +140,10 @@ class StreamInstance:
         self._listener(joined(self._stream.name, self._member))
         settings = self._config.stream
         keeper = Keeper(log, age=settings.retain_for, size=settings.retain_bytes)
-        hoarder = Keeper(log, age=inf, size=_ENDLESS)
         steps: dict[str, tuple[Callable[[], object], float]] = {
             "wishes": (lambda: self._heed(store), _LOOK_EVERY),
             "outputs": (lambda: self._run_outputs(outputs, log), _STEP),
-            "keeper": (lambda: self._keep(keeper if outputs.have_begun() else hoarder), _KEEP_EVERY),
+            "keeper": (lambda: self._keep(keeper), _KEEP_EVERY),
         }
         threads = [_thread(name, partial(self._repeat, *step)) for name, step in steps.items()]
         try:

@@ -40,8 +40,6 @@ class ReadOptions:
     late: bool = False
     event_time: str | None = None
     reader: str | None = None
-    from_oldest: bool = False
-    output: str | None = None
     ranges: str | None = None
     tasks: int = 4
     rows: int = ROWS_PER_BATCH
@@ -49,6 +47,8 @@ class ReadOptions:
     wait: float = WAIT
     at_epoch: int | None = None
     hold_for: float = 600.0
+    from_oldest: bool = False
+    output: str | None = None
 
     def to_options(self) -> dict[str, str]:
         """As Spark takes them."""

@@ -84,23 +84,12 @@ class Outputs:
         self._failures: dict[str, int] = {}
         self._not_before: dict[str, float] = {}
         self._finished: set[str] = set()
-        self._begun = False
         self._lock = threading.Lock()
 
     @property
     def finished(self) -> bool:
         """Whether every output has taken in all there is, of a stream that has ended."""
         return len(self._finished) == len(self._outputs)
-
-    def have_begun(self) -> bool:
-        """Whether every output has taken a batch, in whatever instance.
-
-        From then on their positions keep what they need. Before, nobody else knows that they need all of it.
-        """
-        if not self._begun:
-            claims = self.claims.all()
-            self._begun = all(name in claims and claims[name].batch >= 0 for name in self._outputs)
-        return self._begun
 
     def step(self, snapshot: Snapshot, session: str | None, end: int | None) -> None:
         """See after all outputs. ``session`` None: this instance is no member at the moment and runs none.

@@ -15,13 +15,18 @@ from penstock.streams.registry import StreamRecord, open_stream
 from penstock.streams.reserving import reserve
 from penstock.streams.retention import Keeper
 from penstock.streams.stream import Stream
+from penstock.tables import Table
 from tests.streams.flow.support import Nowhere, Source
 from tests.streams.log.support import NOON, Made
 
 
+class Numbers(Table):
+    key: int
+
+
 def defined(*outputs: str) -> Stream:
     stream = Stream("ticks")
-    rows: Rows = stream.source("numbers", Source())
+    rows: Rows = stream.source("numbers", Source(Numbers))
     for name in outputs:
         stream.output(name, rows, Nowhere())
     return stream
