@@ -48,9 +48,9 @@ def main(arguments: Sequence[str] | None = None, benches: Benches | None = None)
 
 
 def known() -> Benches:
-    from bench import batch, cluster
+    from bench import batch, cluster, streams
 
-    return {"batch": batch.SCENARIOS, "cluster": cluster.SCENARIOS}
+    return {"batch": batch.SCENARIOS, "cluster": cluster.SCENARIOS, "streams": streams.SCENARIOS}
 
 
 def parser(names: Sequence[str]) -> argparse.ArgumentParser:

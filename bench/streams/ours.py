@@ -77,8 +77,7 @@ class Ours:
                 run.thread.join()
                 trace = Trace(polls(load.folder("polls")), run.commits())
                 trace.check(load)
-                # The first batch waits for the query to be compiled.
-                return trace.latencies()[len(trace.commits[0].counts) :]
+                return trace.latencies()
 
     def rescale(self, rescaling: Rescaling) -> dict[str, Pauses]:
         from bench.streams.processes import rescaled
