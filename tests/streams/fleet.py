@@ -116,7 +116,7 @@ class Fleet:
         committed = self.committed
         decision = Records(self.store, Keys(self.layout.cluster)).decision(SCOPE, committed)
         standings = [Standing.decode(text) for text in decision.frontiers.values()] if decision else []
-        found = [each.states.read(self.storage)["parts"] for each in standings if each.states]
+        found = [file.read(self.storage)["parts"] for each in standings for file in each.parts]
         return {
             PartName.parse(name).part: PartState(*known) for parts in found for name, known in parts.items()
         }
