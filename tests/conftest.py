@@ -28,7 +28,9 @@ STARTS_SPARK = {
     "test_processes",
     "test_remote_spark",
     "test_stream_command",
-    "streams",
+    "test_chaos",
+    "test_failover",
+    "test_rescale",
 }
 """Folders and files of tests that start Spark in processes of their own."""
 _CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
@@ -61,11 +63,16 @@ def s3() -> Iterator[Seaweed]:
         pytest.skip(str(missing))
 
 
+# First, since xdist reads the groups in the same hook.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes minutes unless it is asked for; keep what starts Spark in two processes."""
+    """Leave out what takes minutes unless it is asked for.
+
+    What starts processes with Spark runs one by one.
+    """
     for item in items:
         if _starts_spark(item):
-            item.add_marker(pytest.mark.xdist_group(_group(item)))
+            item.add_marker(pytest.mark.xdist_group("processes"))
     if config.option.markexpr:
         return
     chosen = [item for item in items if item.get_closest_marker("soak") is None]
@@ -73,17 +80,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = chosen
 
 
-def _group(item: pytest.Item) -> str:
-    """Two groups, which may run beside each other: much of what streams do is waiting."""
-    return "streams" if "stream" in str(item.path.relative_to(Path(__file__).parent)) else "spark"
-
-
 def _starts_spark(item: pytest.Item) -> bool:
-    """Many Sparks at once are too much for a small machine, and the session is shared within a process."""
+    """Many Sparks at once are too much for a small machine; each process of the run has one of its own."""
     place = item.path.relative_to(Path(__file__).parent)
-    return "spark" in getattr(item, "fixturenames", ()) or not STARTS_SPARK.isdisjoint(
-        (place.parts[0], place.stem)
-    )
+    return not STARTS_SPARK.isdisjoint((place.parts[0], place.stem))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -18,7 +18,7 @@ EPOCHS = 100
 MOST = 4
 
 
-@pytest.fixture(params=["sqlite", "etcd"])
+@pytest.fixture(params=["sqlite", pytest.param("etcd", marks=pytest.mark.soak)])
 def fleet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fleet]:
     if request.param == "etcd":
         etcd: EtcdCluster = request.getfixturevalue("etcd")
