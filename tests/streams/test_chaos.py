@@ -18,7 +18,7 @@ EPOCHS = 100
 MOST = 4
 
 
-@pytest.fixture(params=["sqlite", pytest.param("etcd", marks=pytest.mark.soak)])
+@pytest.fixture(params=["sqlite", "etcd"])
 def fleet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fleet]:
     if request.param == "etcd":
         etcd: EtcdCluster = request.getfixturevalue("etcd")
@@ -31,6 +31,7 @@ def fleet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fleet]:
     fleet.close()
 
 
+@pytest.mark.soak
 def test_every_row_once_whoever_is_killed(fleet: Fleet) -> None:
     dice = random.Random(4)
     fleet.start()
