@@ -442,7 +442,7 @@ def test_two_processes_lose_nothing_when_one_is_killed(store: ObjectStore, url: 
     victim.kill()
     # What was read ahead is in the stream, where communicate would not look.
     acked = 50 + len(victim.stdout.read().split())
-    victim.wait(30)
+    victim.communicate(timeout=30)
     workers[0].communicate(timeout=60)
     assert workers[0].returncode == 0
     # One increment may have been made without being reported: the victim died in between.

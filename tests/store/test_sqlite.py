@@ -64,7 +64,7 @@ def test_four_processes_lose_nothing_when_one_is_killed(store: SqliteStore, path
     victim.kill()
     # What was read ahead is in the stream, where communicate would not look.
     acked = 50 + len(victim.stdout.read().split())
-    victim.wait(30)
+    victim.communicate(timeout=30)
     for worker in workers[:3]:
         worker.communicate(timeout=60)
         assert worker.returncode == 0
