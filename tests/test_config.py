@@ -13,6 +13,7 @@ from penstock.config import (
     Config,
     RunConfig,
     SparkConfig,
+    StreamConfig,
     cache_directory,
     load,
     shown_url,
@@ -45,6 +46,7 @@ def test_defaults_without_a_file(project: Path) -> None:
     config = load(environ={})
     assert config.run == RunConfig()
     assert config.spark == SparkConfig()
+    assert config.stream == StreamConfig()
     assert config.cluster == ClusterConfig()
     assert config.tls is None
     assert config.store_password is None
@@ -56,7 +58,13 @@ def test_defaults_without_a_file(project: Path) -> None:
 
 def test_every_dataclass_field_is_a_setting() -> None:
     keys = {key for key, _, _ in load(environ={}).items()}
-    sections = {"run": RunConfig, "spark": SparkConfig, "cluster": ClusterConfig, "tls": Tls}
+    sections = {
+        "run": RunConfig,
+        "stream": StreamConfig,
+        "spark": SparkConfig,
+        "cluster": ClusterConfig,
+        "tls": Tls,
+    }
     names = {f"{name}.{field.name}" for name, section in sections.items() for field in fields(section)}
     assert keys == {"store", "store_password", "storage"} | names - {"spark.conf"}
 
