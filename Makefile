@@ -22,7 +22,7 @@ demo: $(STAMP)
 	$(BIN)/python -m demo
 
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

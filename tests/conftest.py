@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from penstock.config import SparkConfig
 from servers.etcd import EtcdCluster
@@ -17,6 +18,7 @@ from tests.servers import started
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from xdist.remote import Producer
 
 SPARK = SparkConfig(master="local[2]", memory="1g", fast_start=True)
 STARTS_SPARK = {
@@ -63,16 +65,8 @@ def s3() -> Iterator[Seaweed]:
         pytest.skip(str(missing))
 
 
-# First, since xdist reads the groups in the same hook.
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes minutes unless it is asked for.
-
-    What starts processes with Spark runs one by one.
-    """
-    for item in items:
-        if _starts_spark(item):
-            item.add_marker(pytest.mark.xdist_group("processes"))
+    """Leave out what takes minutes unless it is asked for."""
     if config.option.markexpr:
         return
     chosen = [item for item in items if item.get_closest_marker("soak") is None]
@@ -80,10 +74,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = chosen
 
 
-def _starts_spark(item: pytest.Item) -> bool:
-    """Many Sparks at once are too much for a small machine; each process of the run has one of its own."""
-    place = item.path.relative_to(Path(__file__).parent)
-    return not STARTS_SPARK.isdisjoint((place.parts[0], place.stem))
+class OneByOne(LoadScopeScheduling):  # type: ignore[misc]
+    """Tests go to whichever process of the run is free; those that start Sparks of their own stay together.
+
+    Many Sparks at once are too much for a small machine.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        place = Path(nodeid.partition("::")[0]).relative_to("tests")
+        return "sparks" if not STARTS_SPARK.isdisjoint((place.parts[0], place.stem)) else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneByOne:
+    return OneByOne(config, log)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

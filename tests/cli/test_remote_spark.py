@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
-import pyspark
 import pytest
 
-from penstock.spark import java
+from servers.sparks import SparkCluster, SparkWorker, spark_cluster, spark_connect
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "trades"
 ROWS, PARTITION = 20_000, 10_000
-SPARK_HOME = Path(pyspark.__file__).parent
 
 
 @pytest.fixture(scope="module")
@@ -38,57 +30,33 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@dataclass(frozen=True)
-class Cluster:
-    url: str
-    applications: Path
+@pytest.fixture(scope="module")
+def cluster(place: Path) -> Iterator[SparkCluster]:
+    """A master without workers."""
+    with spark_cluster(place) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")
-def cluster(place: Path) -> Iterator[Cluster]:
-    """A master and a worker with two cores that, like another machine, does not see all our folders."""
-    settings = place / "spark.conf"
-    settings.write_text("spark.master.rest.enabled false\n")
-    common = ("--host", "127.0.0.1", "--properties-file", str(settings), "--webui-port")
-    with ExitStack() as servers:
-        port = free_port()
-        url, work = f"spark://127.0.0.1:{port}", place / "work"
-        master = ["org.apache.spark.deploy.master.Master", *common, str(free_port()), "--port", str(port)]
-        servers.enter_context(
-            server(place / "master.log", "I have been elected leader", spark_class(*master))
-        )
-        worker = ["org.apache.spark.deploy.worker.Worker", *common, str(free_port()), "-c", "2", "-m", "1g"]
-        hidden = apart_from(place / "hidden") if can_hide(place / "hidden") else []
-        command = [*hidden, *spark_class(*worker, "-d", str(work), url)]
-        servers.enter_context(server(place / "worker.log", "Successfully registered with master", command))
-        yield Cluster(url, work)
+def worker(place: Path, cluster: SparkCluster) -> SparkWorker:
+    """A worker with two cores that, like another machine, does not see all our folders."""
+    return cluster.add_worker(prefix=apart_from(place / "hidden") if can_hide(place / "hidden") else ())
 
 
 @pytest.fixture(scope="module")
 def connect(place: Path) -> Iterator[str]:
     """A Spark Connect server with two cores."""
-    port = free_port()
-    settings = {
-        "spark.master": "local[2]",
-        "spark.driver.memory": "1g",
-        "spark.ui.enabled": "false",
-        "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.connect.grpc.binding.port": str(port),
-    }
-    command = [str(SPARK_HOME / "bin" / "spark-submit")]
-    command += [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
-    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
-    with server(place / "connect.log", "Spark Connect server started", command):
-        yield f"sc://127.0.0.1:{port}"
+    with spark_connect(place) as url:
+        yield url
 
 
-def test_on_a_cluster(place: Path, cluster: Cluster, tmp_path: Path) -> None:
+def test_on_a_cluster(place: Path, cluster: SparkCluster, worker: SparkWorker, tmp_path: Path) -> None:
     assert_exact(run(place, tmp_path, cluster.url), tmp_path)
-    executors = list(cluster.applications.glob("app-*/*/stderr"))
-    assert executors, "no executor of the worker had a part in it"
+    assert worker.executors, "no executor of the worker had a part in it"
 
 
-def test_a_folder_that_executors_do_not_see(place: Path, cluster: Cluster, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("worker")
+def test_a_folder_that_executors_do_not_see(place: Path, cluster: SparkCluster, tmp_path: Path) -> None:
     if not can_hide(place / "hidden"):
         pytest.skip("hiding a folder from a process needs root")
     done = run(place, tmp_path, cluster.url, "--output", str(place / "hidden" / "output"))
@@ -163,10 +131,6 @@ def penstock(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
 
 
-def spark_class(*arguments: str) -> list[str]:
-    return [str(SPARK_HOME / "bin" / "spark-class"), *arguments]
-
-
 def apart_from(folder: Path) -> list[str]:
     """The beginning of a command that runs with an empty place instead of ``folder``."""
     return ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', str(folder)]
@@ -175,42 +139,3 @@ def apart_from(folder: Path) -> list[str]:
 def can_hide(folder: Path) -> bool:
     """Whether this user may."""
     return subprocess.run([*apart_from(folder), "true"], capture_output=True, check=False).returncode == 0
-
-
-@contextmanager
-def server(log: Path, ready: str, command: Sequence[str]) -> Iterator[None]:
-    """A server of Spark's in a process group of its own, from when it says that it is ready."""
-    environment = {
-        **os.environ,
-        "JAVA_HOME": str(java.find().home),
-        "SPARK_HOME": str(SPARK_HOME),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
-    }
-    with log.open("w") as file:
-        process = subprocess.Popen(
-            command, env=environment, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
-        )
-    try:
-        deadline = time.monotonic() + 90
-        while ready not in (text := log.read_text()):
-            assert process.poll() is None and time.monotonic() < deadline, text[-2000:]
-            time.sleep(0.1)
-        yield
-    finally:
-        stop(process)
-
-
-def stop(process: subprocess.Popen[bytes]) -> None:
-    for how in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError, subprocess.TimeoutExpired):
-            os.killpg(process.pid, how)
-            process.wait(20)
-            return
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

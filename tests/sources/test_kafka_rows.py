@@ -104,7 +104,8 @@ def test_a_bad_document_is_named_by_its_place(broker: Kafka, bad: bytes | None) 
     for _ in range(2):
         with pytest.raises(BadInput, match=rf"record 5 of {re.escape(topic)}\[0\] gives no row") as caught:
             drain(part)
-        assert part.snapshot() == {"offset": 0, "skipped": 0}
+        # A poll may have brought some of the records before it.
+        assert part.snapshot()["offset"] <= 5 and not part.snapshot()["skipped"]
     assert "on_error='skip'" in str(caught.value.hint)
 
 

@@ -42,8 +42,15 @@ SPARK = SparkConfig(master="local[2]", memory="512m", fast_start=True)
 class Fleet:
     """Instances of the stream in ``job``, each a process with its own Spark."""
 
-    def __init__(self, job: str, store: str, storage: Path, settings: StreamConfig = STREAM) -> None:
-        self.config = Config(store=store, storage=str(storage), spark=SPARK, cluster=CLUSTER, stream=settings)
+    def __init__(
+        self,
+        job: str,
+        store: str,
+        storage: Path,
+        settings: StreamConfig = STREAM,
+        spark: SparkConfig = SPARK,
+    ) -> None:
+        self.config = Config(store=store, storage=str(storage), spark=spark, cluster=CLUSTER, stream=settings)
         self.project = load_stream(str(JOBS / f"{job}.py"))
         self.store: Store = open_store(store)
         self.storage = Storage(storage)

@@ -54,6 +54,27 @@ def test_whoever_is_killed_wherever_another_goes_on(fleet: Fleet, gates: Gates) 
     assert claim(fleet).member == last.name
 
 
+def test_whoever_leads_is_killed_around_a_decision_another_goes_on(fleet: Fleet, gates: Gates) -> None:
+    first = fleet.start("epoch.deciding=kill@6")
+    fleet.until(lambda: fleet.committed > 0, "the first epoch")
+    second = fleet.start("epoch.published=kill@6")
+    dies(fleet, first)
+    fleet.until(lambda: fleet.leader() is second or second.code is not None, "the second leads")
+    third = fleet.start("epoch.prepared=kill@6")
+    dies(fleet, second)
+    fleet.until(lambda: fleet.leader() is third or third.code is not None, "the third leads")
+    fourth = fleet.start("output.batch=kill@3")
+    dies(fleet, third)
+    fleet.until(lambda: claim(fleet).member == fourth.name, "the output's next owner")
+    last = fleet.start()
+    dies(fleet, fourth)
+    fleet.until(lambda: claim(fleet).member == last.name, "the output's last owner")
+    known = fleet.committed
+    fleet.until(lambda: fleet.readers(known) == {last.name}, "rows from the last")
+    check_end(fleet, gates)
+    assert last.result == "ended"
+
+
 def test_whoever_is_killed_while_parts_move_another_goes_on(fleet: Fleet, gates: Gates) -> None:
     # Its own first assignment is the first one: it dies when all have stopped and nobody has started.
     first = fleet.start("rotate.before=kill@2")
@@ -63,14 +84,18 @@ def test_whoever_is_killed_while_parts_move_another_goes_on(fleet: Fleet, gates:
     fleet.until(lambda: fleet.seated(second), "a seat for the second")
     before = fleet.numbers()
     # This one dies when it has collected what moves to the third.
-    third = fleet.start()
+    third = fleet.start("rotate.after=kill@2")
     dies(fleet, second)
+    fleet.until(lambda: fleet.leader() is third, "the third leads")
+    # And this one when the owners have changed, and nobody has started.
+    last = fleet.start()
+    dies(fleet, third)
     known = fleet.committed
-    fleet.until(lambda: fleet.readers(known) == {third.name}, "rows from the third")
+    fleet.until(lambda: fleet.readers(known) == {last.name}, "rows from the last")
     after = fleet.numbers()
     assert all(after[part] >= number for part, number in before.items())
     check_end(fleet, gates)
-    assert third.result == "ended"
+    assert last.result == "ended"
 
 
 def test_one_that_was_stopped_wakes_up_and_changes_nothing(fleet: Fleet, gates: Gates) -> None:

@@ -48,6 +48,11 @@ class Desk:
         config = self.config
         return open_store(config.store, tls=config.tls, password=config.store_password)
 
+    def close(self) -> None:
+        """Let go of the store, if it was opened."""
+        if "store" in self.__dict__:
+            self.store.close()
+
     @functools.cached_property
     def storage(self) -> Storage:
         from penstock.storage import Storage
@@ -124,6 +129,10 @@ def with_desk(function: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         del debug  # read by the program, which is there before options are parsed
         output = JsonOutput() if as_json else TextOutput()
-        return function(Desk(output, file, {"store": store, "storage": storage}), **rest)
+        desk = Desk(output, file, {"store": store, "storage": storage})
+        try:
+            return function(desk, **rest)
+        finally:
+            desk.close()
 
     return wrapped

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import weakref
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +33,8 @@ class Followed:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        # Also when nobody closes it, as with a file of Python's: a part may be dropped where a task fails.
+        self._close = weakref.finalize(self, os.close, descriptor)
         self.at = Position(os.fstat(descriptor).st_ino)
         self._first = b""
         self._last = b""
@@ -82,7 +85,7 @@ class Followed:
         self.at, self._first, self._last = Position(self.at.inode), b"", b""
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        self._close()
 
     def _around(self, offset: int) -> tuple[bytes, bytes]:
         """The first bytes, and those before an offset, as far as they are there."""

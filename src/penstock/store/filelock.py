@@ -7,6 +7,7 @@ import os
 import random
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,8 @@ class FileLock:
         self._timeout = timeout
         self._threads = threading.Lock()
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        # Also for those who forget to close it, as with a file of Python's.
+        self._close = weakref.finalize(self, os.close, self._descriptor)
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -43,7 +46,7 @@ class FileLock:
             self._threads.release()
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        self._close()
 
     def _acquire(self) -> None:
         deadline: float | None = None

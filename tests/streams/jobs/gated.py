@@ -1,13 +1,16 @@
 """Numbered rows without end, until the test says in a file how many a part has.
 
 Files in the folder that the environment names: ``PART.end`` and ``all.end`` hold the number of rows, and
-while ``paused`` is there nothing comes.
+while ``paused`` is there nothing comes. The next attempt that polls a part dies where there is ``PART.die``,
+and hangs where there is ``PART.hang``, until ``released`` is there.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import signal
+import time
 from pathlib import Path
 
 from penstock import Table
@@ -33,6 +36,16 @@ class Gates:
 
     def resume(self) -> None:
         (self.folder / "paused").unlink()
+
+    def trip(self, part: str, how: str) -> Path:
+        """Let the next attempt that polls a part ``die`` or ``hang``: a file that is there until then."""
+        file = self.folder / f"{part}.{how}"
+        file.touch()
+        return file
+
+    def release(self) -> None:
+        """End what hangs."""
+        (self.folder / "released").touch()
 
     def end(self, part: str, count: int) -> None:
         """Let a part, or ``all``, have so many rows."""
@@ -68,6 +81,11 @@ class GatedPart(Part):
     def poll(self, limit: int) -> list[dict[str, object]] | None:
         if (self._folder / "paused").exists():
             return None
+        if self._trips("die"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self._trips("hang"):
+            while not (self._folder / "released").exists():
+                time.sleep(0.05)
         begin, end = self._next, min(self._next + min(limit, AT_ONCE), self._end())
         self._next = int(max(begin, end))
         return [{"part": self._part, "number": number} for number in range(begin, self._next)] or None
@@ -77,6 +95,13 @@ class GatedPart(Part):
 
     def is_finished(self) -> bool:
         return self._next >= self._end()
+
+    def _trips(self, how: str) -> bool:
+        file = self._folder / f"{self._part}.{how}"
+        if not file.exists():
+            return False
+        file.unlink()
+        return True
 
     def _end(self) -> float:
         for name in (self._part, "all"):
