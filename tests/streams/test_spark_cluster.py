@@ -12,7 +12,7 @@ from servers.sparks import SparkCluster, SparkWorker, spark_cluster
 from tests.streams.fleet import Fleet, misfits, with_settings
 from tests.streams.jobs.gated import PARTS, Gates
 
-MARGIN = 150
+MARGIN = 60
 REGISTERED = "Successfully registered with driver"
 SPECULATION = {
     "spark.speculation": "true",
@@ -39,7 +39,7 @@ def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
 def fleet(gates: Gates, cluster: SparkCluster, tmp_path: Path) -> Iterator[Fleet]:
     spark = SparkConfig(master=cluster.url, memory="512m", fast_start=True, conf=SPECULATION)
     store, storage = f"sqlite:///{tmp_path}/store.db", tmp_path / "storage"
-    fleet = Fleet("gated", store, storage, with_settings(max_rows=80), spark)
+    fleet = Fleet("gated", store, storage, with_settings(max_rows=80, epoch_every=1.0), spark)
     yield fleet
     gates.release()
     fleet.close()
@@ -50,7 +50,7 @@ def test_workers_of_spark_come_and_go(fleet: Fleet, gates: Gates, cluster: Spark
     instance = fleet.start()
     fleet.until(lambda: len(fleet.numbers()) == PARTS, "rows of all parts")
 
-    second = joined(fleet, cluster)
+    second = joined(fleet, gates, cluster)
     tripped = [gates.trip("0", "die"), gates.trip("7", "hang")]
     fleet.until(
         lambda: not any(file.exists() for file in tripped), "an attempt that dies, and one that hangs"
@@ -60,11 +60,11 @@ def test_workers_of_spark_come_and_go(fleet: Fleet, gates: Gates, cluster: Spark
 
     first.kill()
     fleet.more_epochs(3)
-    third = joined(fleet, cluster)
+    third = joined(fleet, gates, cluster)
     second.leave()
     fleet.more_epochs(3)
     third.kill()
-    joined(fleet, cluster)
+    joined(fleet, gates, cluster)
     fleet.more_epochs(3)
 
     assert instance.code is None
@@ -76,8 +76,9 @@ def test_workers_of_spark_come_and_go(fleet: Fleet, gates: Gates, cluster: Spark
     assert misfits(fleet.rows("all"), PARTS, count) == ""
 
 
-def joined(fleet: Fleet, cluster: SparkCluster) -> SparkWorker:
+def joined(fleet: Fleet, gates: Gates, cluster: SparkCluster) -> SparkWorker:
     """One more worker, whose executor the stream has by now."""
-    worker = cluster.add_worker(cores=1)
-    fleet.until(lambda: any(REGISTERED in file.read_text() for file in worker.executors), "an executor")
+    with gates.paused():
+        worker = cluster.add_worker(cores=1)
+        fleet.until(lambda: any(REGISTERED in file.read_text() for file in worker.executors), "an executor")
     return worker

@@ -11,6 +11,8 @@ import math
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from penstock import Table
@@ -36,6 +38,13 @@ class Gates:
 
     def resume(self) -> None:
         (self.folder / "paused").unlink()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let nothing come in a block: what starts meanwhile has the machine for itself."""
+        self.pause()
+        yield
+        self.resume()
 
     def trip(self, part: str, how: str) -> Path:
         """Let the next attempt that polls a part ``die`` or ``hang``: a file that is there until then."""
