@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import UsageError
 from penstock.streams.place import Place
 from penstock.streams.rows import Wanted
-from penstock.streams.schemas import arrow_schema, check_event_time
+from penstock.streams.schemas import COUNT, arrow_schema, check_event_time
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,11 +28,13 @@ class ReadOptions:
     ``reader`` names a reader whose position is kept, so that nothing goes that it still needs; without a
     checkpoint it begins there. One that has no position yet begins before the first epoch; if that is gone,
     ``from_oldest`` lets it begin with the oldest that is retained. ``output`` is the output that reads under
-    this name. ``hold_for`` is how many seconds the files of a batch read are kept for it. ``event_time`` asks
-    for the row at the end of the stream (see `penstock.streams.schemas.END_OF_TIME`). ``ranges`` is a local
-    file that tells the epochs of the newest batch. ``rows`` and ``epochs`` bound a batch; one epoch is
-    always taken as a whole. ``wait`` is how many seconds an idle source waits for the next epoch before it
-    says that there is none: in a query over several sources, they wait one after the other.
+    this name. ``counted`` are the only fields to read: rows that are equal in them come as one, with their
+    number in column `penstock.streams.schemas.COUNT`. ``hold_for`` is how many seconds the files of a batch
+    read are kept for it. ``event_time`` asks for the row at the end of the stream (see
+    `penstock.streams.schemas.END_OF_TIME`). ``ranges`` is a local file that tells the epochs of the newest
+    batch. ``rows`` and ``epochs`` bound a batch; one epoch is always taken as a whole. ``wait`` is how many
+    seconds an idle source waits for the next epoch before it says that there is none: in a query over several
+    sources, they wait one after the other.
     """
 
     place: Place
@@ -49,11 +51,12 @@ class ReadOptions:
     hold_for: float = 600.0
     from_oldest: bool = False
     output: str | None = None
+    counted: tuple[str, ...] | None = None
 
     def to_options(self) -> dict[str, str]:
         """As Spark takes them."""
         given = {name: getattr(self, field) for name, (field, _) in _OPTIONS.items()}
-        texts = {name: str(value) for name, value in given.items() if value is not None}
+        texts = {name: _text(value) for name, value in given.items() if value is not None}
         return texts | {"place": self.place.encode()}
 
     @classmethod
@@ -73,7 +76,7 @@ class ReadOptions:
         return cls(**given)
 
     def wanted(self, schema: StructType) -> Wanted:
-        return Wanted(self.source, tuple(schema.names), self.late)
+        return Wanted(self.source, tuple(name for name in schema.names if name != COUNT), self.late)
 
     def arrow(self, schema: StructType) -> pa.Schema:
         """The schema of the batches."""
@@ -91,6 +94,14 @@ def columns_of(options: Mapping[str, str]) -> list[str] | None:
     if text.lstrip().startswith("["):
         return [str(name) for name in json.loads(text)]
     return [name.strip() for name in text.split(",")]
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, tuple) else str(value)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(map(str, json.loads(text)))
 
 
 def _flag(text: str) -> bool:
@@ -127,5 +138,6 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "wait": ("wait", float),
     "atEpoch": ("at_epoch", int),
     "holdFor": ("hold_for", float),
+    "countBy": ("counted", _names),
 }
 _OTHERS = ("schema", "columns")

@@ -25,6 +25,7 @@ from penstock.store import Store
 from penstock.streams import events
 from penstock.streams.claims import Claims, OutputClaim
 from penstock.streams.events import Listener
+from penstock.streams.flow.query import Read
 from penstock.streams.flow.settings import spark_settings
 from penstock.streams.holds import Holds
 from penstock.streams.layout import Layout
@@ -45,7 +46,6 @@ _LONGEST_PAUSE = 30.0
 _STOP_WITHIN = 10.0
 _IDLE = 1.0
 
-Read = Callable[[str, bool], "DataFrame"]
 Reading = Callable[[str, Path], Read]
 """Gives the function that reads sources for an output; ranges of batches are told in the file."""
 
@@ -153,13 +153,15 @@ class Outputs:
         with self._lock:
             self._running[name] = running
         running.start(self._spark, self._reading)
-        self._listener(events.output_started(name, batch=taken.batch, epoch=taken.epoch))
 
     def _may_take(self, name: str, snapshot: Snapshot) -> bool:
         """One of the instances takes what is free: so they do not run after each other's."""
         return bool(snapshot.seats) and rendezvous.owner(snapshot.seats, f"output/{name}") == self._member
 
     def _look_after(self, name: str, running: RunningOutput, end: int | None) -> None:
+        if not running.told and running.is_up():
+            running.told = True
+            self._listener(events.output_started(name, batch=running.claim.batch, epoch=running.claim.epoch))
         if running.works:
             self._failures.pop(name, None)
         running.let_go(self._holds)
@@ -229,6 +231,7 @@ class RunningOutput:
         self.session = session
         self.epoch = claim.epoch
         self._reached = claim.reached
+        self.told = False
         self.works = False
         self._took_at = 0.0
         self._needless = claim.epoch
@@ -267,6 +270,10 @@ class RunningOutput:
             return None
         error = query.exception()
         return decode(error) if error is not None else PenstockError("the query ended by itself")
+
+    def is_up(self) -> bool:
+        """Whether the query has its sources, and takes in what comes: that is seconds after its start."""
+        return self._query is not None and not self._query.status["message"].startswith("Initializing")
 
     def let_go(self, holds: Holds) -> None:
         """Let the epochs of the last batch go, once Spark has noted that it is done.

@@ -32,7 +32,7 @@ from penstock.streams.log import EpochLog
 from penstock.streams.model import Epoch, RowFile
 from penstock.streams.options import ReadOptions, columns_of
 from penstock.streams.place import Opened, Place
-from penstock.streams.rows import Slice, balanced
+from penstock.streams.rows import Slice, balanced, counted
 from penstock.streams.tabular import Pin, checked_epoch, cut_table
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from penstock.streams.flow.query import Read
     from penstock.streams.stream import Stream
 
 NAME = "penstock"
@@ -56,12 +57,14 @@ class EpochSource(DataSource):
 
     def schema(self) -> StructType | str:
         with carried("source penstock"):
-            ReadOptions.parse(self.options)
+            options = ReadOptions.parse(self.options)
             text = self.options.get("schema")
             if text is None:
                 raise UsageError(
                     "option schema is missing", hint="give it as DDL, such as 'id bigint NOT NULL'"
                 )
+            if options.counted is not None:
+                return schemas.counted(schemas.decode(text, options.counted))
             return schemas.decode(text, columns_of(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -104,7 +107,10 @@ class _Reading:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         with carried("reading a stream"):
-            for batch in self._batches(partition, Storage(self._options.place.storage)):
+            batches = self._batches(partition, Storage(self._options.place.storage))
+            if self._options.counted is not None:
+                batches = counted(batches, schemas.COUNT)
+            for batch in batches:
                 yield fit(self._options.source, batch, self._schema)
 
     def _batches(self, partition: InputPartition, storage: Storage) -> Batches:
@@ -279,7 +285,7 @@ def read_stream(
     """The committed rows of a source as a streaming DataFrame.
 
     ``options`` are further fields of `ReadOptions`: ``late``, ``event_time``, ``reader``,
-    ``from_oldest``, ``output``, ``ranges``, ``rows``, ``epochs``, ``wait``.
+    ``from_oldest``, ``output``, ``counted``, ``ranges``, ``rows``, ``epochs``, ``wait``.
     """
     spark.dataSource.register(EpochSource)
     told = ReadOptions(place, source, tasks=tasks or 2 * parallelism(spark), **options).to_options()
@@ -287,17 +293,15 @@ def read_stream(
     return (stream.option("columns", json.dumps(list(columns))) if columns is not None else stream).load()
 
 
-def reading(
-    spark: SparkSession, place: Place, stream: Stream
-) -> Callable[[str, Path], Callable[[str, bool], DataFrame]]:
+def reading(spark: SparkSession, place: Place, stream: Stream) -> Callable[[str, Path], Read]:
     """For each output of a stream and a folder, the function that reads a source, on time or late.
 
     The output's position is kept under its name, and the ranges of its batches are told in the folder.
     """
     from penstock.streams.intake import queue_schema
 
-    def for_output(output: str, folder: Path) -> Callable[[str, bool], DataFrame]:
-        def read(source: str, late: bool) -> DataFrame:
+    def for_output(output: str, folder: Path) -> Read:
+        def read(source: str, late: bool, counted: Sequence[str] | None = None) -> DataFrame:
             spec = stream.sources[source]
             name = queue_name(source, late)
             timestamps = None if late else spec.timestamps
@@ -310,6 +314,7 @@ def reading(
                 event_time=timestamps.field if timestamps else None,
                 reader=reader_name(output, source, late),
                 output=output,
+                counted=tuple(counted) if counted is not None else None,
                 ranges=str(folder / f"{name}.json"),
             )
 

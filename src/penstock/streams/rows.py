@@ -19,6 +19,8 @@ from penstock.streams.segments import between, read_segment
 _TASK_BYTES = 1 << 20
 _ROWS = 1 << 14
 _READERS = 16
+_COUNTED_ROWS = 1 << 20
+_COUNTED_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,31 @@ def gathered(batches: Batches) -> Batches:
             yield pa.concat_batches(waiting)
             waiting = []
     yield from _joined(waiting)
+
+
+def counted(batches: Batches, number: str) -> Batches:
+    """Each row once, as far as that can be seen at a time, and how often it was there as column ``number``.
+
+    Rows are cheap to count where they lie as columns, and dear to carry into the JVM one by one.
+    """
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _COUNTED_ROWS or size >= _COUNTED_BYTES:
+            yield from _counts(waiting, number)
+            waiting, rows, size = [], 0, 0
+    yield from _counts(waiting, number)
+
+
+def _counts(batches: Sequence[pa.RecordBatch], number: str) -> Batches:
+    if not batches:
+        return
+    rows = pa.Table.from_batches(batches)
+    # Spark has given this task one core.
+    found = rows.group_by(rows.column_names, use_threads=False).aggregate([([], "count_all")])
+    yield from found.rename_columns([*rows.column_names, number]).combine_chunks().to_batches()
 
 
 def _joined(batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

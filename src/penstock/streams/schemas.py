@@ -23,6 +23,9 @@ It is greater than that of any other row, so that Spark's watermark passes every
 reads with event time drops the row after the watermark was taken: ``where(time < END_OF_TIME)``.
 """
 
+COUNT = "_penstock_count"
+"""The column that says for how many equal rows a row stands, where they were counted while reading."""
+
 END_MICROS = int(END_OF_TIME.timestamp()) * 1_000_000
 _UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _ZEROS: tuple[tuple[Callable[[pa.DataType], bool], Any], ...] = (
@@ -40,6 +43,15 @@ _ZEROS: tuple[tuple[Callable[[pa.DataType], bool], Any], ...] = (
 def encode(schema: pa.Schema) -> str:
     """A schema as the option of a Spark source."""
     return spark_schema(schema).json()
+
+
+def counted(schema: StructType | str) -> StructType:
+    """The schema of rows that were counted while reading."""
+    from pyspark.sql.types import LongType, StructType
+
+    if not isinstance(schema, StructType):
+        raise UsageError("option countBy needs a schema in JSON")
+    return StructType(schema.fields).add(COUNT, LongType(), nullable=False)
 
 
 def decode(text: str, columns: Sequence[str] | None) -> StructType | str:

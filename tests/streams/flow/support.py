@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 from penstock.sources import Part, State, StatefulSource
 from penstock.spark.faults import decode
 from penstock.streams.flow.outputs import Output
-from penstock.streams.schemas import end_row
+from penstock.streams.flow.query import Read
+from penstock.streams.schemas import COUNT, end_row
 from penstock.streams.sinks.base import Batch, Mode, Sink, Target, Writer
 from penstock.streams.stream import SourceSpec, Stream
 from penstock.tables import Table, derived
@@ -157,11 +158,12 @@ class Feed:
     def _place(self, source: str, late: bool) -> Path:
         return self.folder / f"{source}{'-late' if late else ''}"
 
-    def reading(self, spark: SparkSession) -> Callable[[str, bool], DataFrame]:
-        def read(source: str, late: bool) -> DataFrame:
+    def reading(self, spark: SparkSession) -> Read:
+        def read(source: str, late: bool, counted: Sequence[str] | None = None) -> DataFrame:
             spec = self.stream.sources[source]
             stream = spark.readStream.schema(spec.table.spark_schema(spec.fields))
-            return stream.option("maxFilesPerTrigger", 1).parquet(str(self._place(source, late)))
+            rows = stream.option("maxFilesPerTrigger", 1).parquet(str(self._place(source, late)))
+            return rows if counted is None else rows.selectExpr(*counted, f"1L AS {COUNT}")
 
         return read
 

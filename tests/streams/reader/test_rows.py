@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
 from decimal import Decimal
 from typing import Annotated
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import CorruptFile, UsageError
 from penstock.storage import FileRecord
-from penstock.streams import schemas
+from penstock.streams import rows, schemas
 from penstock.streams.model import RowFile
 from penstock.streams.options import ReadOptions
 from penstock.streams.place import Place
@@ -57,6 +58,19 @@ def test_short_batches_are_joined(sizes: list[int]) -> None:
         batches, pa.schema([("n", pa.int64())])
     )
     assert all(batch.num_rows >= 1 << 14 for batch in found[:-1])
+
+
+@given(st.lists(st.lists(st.sampled_from(["a", "b", None]), max_size=20), max_size=6), st.integers(1, 40))
+@settings(deadline=None)
+def test_rows_are_counted_whatever_is_seen_at_a_time(words: list[list[str | None]], at_once: int) -> None:
+    batches = [pa.RecordBatch.from_pydict({"word": pa.array(each, pa.string())}) for each in words]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(rows, "_COUNTED_ROWS", at_once)
+        found = [row for batch in rows.counted(iter(batches), "n") for row in batch.to_pylist()]
+    total: Counter[str | None] = Counter()
+    for row in found:
+        total[row["word"]] += row["n"]
+    assert total == Counter(word for each in words for word in each)
 
 
 def test_the_rows_of_a_source_with_some_columns(made: Made) -> None:
@@ -141,6 +155,8 @@ def test_options_travel_as_texts() -> None:
     place = Place("sqlite:////s.db", "/data", "ticks", "0a1b")
     options = ReadOptions(place, "numbers", True, "at", "copy", "/r.json", 3, 10, 2, 0.25, 7, 60.0)
     assert ReadOptions.parse(options.to_options()) == options
+    counting = ReadOptions(place, "numbers", counted=("a", 'b"'))
+    assert ReadOptions.parse(counting.to_options()) == counting
     assert ReadOptions.parse(ReadOptions(place, "numbers").to_options()) == ReadOptions(place, "numbers")
     lower = {name.lower(): text for name, text in options.to_options().items()}
     assert ReadOptions.parse(lower) == options

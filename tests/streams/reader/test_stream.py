@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from penstock.streams.options import ReadOptions
 from penstock.streams.place import Place
 from penstock.streams.reader import EpochStreamReader, read_stream
 from penstock.streams.retention import Keeper
-from penstock.streams.schemas import END_OF_TIME
+from penstock.streams.schemas import COUNT, END_OF_TIME
 from penstock.tables import spark_schema
 from tests.cluster.support import until
 from tests.streams.log.support import NOON, SCHEMA, Made
@@ -150,6 +151,17 @@ def test_an_output_begins_where_its_position_was_reserved(
     Keeper(made.log, age=1.0, size=1 << 30, clock=lambda: LATER).tidy()
     assert made.log.floor == 1, "it has not begun, and needs everything"
     assert keys(query.run(read(reader="sums.numbers", output="sums"))) == list(range(30))
+
+
+def test_equal_rows_may_come_counted(made: Made, query: Query, read: Callable[..., DataFrame]) -> None:
+    made.commit(10)
+    made.commit(5)
+    frame = read(counted=("word",))
+    found = query.run(frame.groupBy("word").agg(F.sum(COUNT).alias("rows")), "update")
+    assert frame.columns == ["word", COUNT]
+    assert {row["word"]: row["rows"] for batch in found for row in batch} == {
+        f"w{n}": count for n, count in Counter(n % 5 for n in range(15)).items()
+    }
 
 
 def test_a_backlog_is_taken_in_bounded_steps(

@@ -6,15 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import pyarrow as pa
+
 from penstock.streams.flow.analysis import analysed, fitted
 from penstock.streams.flow.durations import interval
 from penstock.streams.flow.expressions import Expression, column, described
 from penstock.streams.flow.query import Current, Node, Query
 from penstock.streams.flow.shape import Shape
-from penstock.streams.flow.stateless import table_of
+from penstock.streams.flow.stateless import FromSource, table_of
+from penstock.streams.schemas import COUNT
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
+
+COUNT_ALL = "count(*)"
 
 _WINDOW = "_penstock_window"
 
@@ -57,16 +62,35 @@ class Aggregated(Node):
     def compile(self, query: Query) -> Current:
         from pyspark.sql import functions as F
 
-        frame = query.frame(self.inputs[0])
+        frame, columns = self._taken(query)
         groups = [F.col(f"`{key}`") for key in self.keys]
         if self.window is not None:
             groups.append(self.window.column(self.time))
         with analysed(self.site, own=False):
-            values = [column(self.site, each).alias(name) for name, each in self.columns.items()]
+            values = [column(self.site, each).alias(name) for name, each in columns.items()]
             made = frame.groupBy(*groups).agg(*values)
             bounds = [F.col(f"{_WINDOW}.{at}").alias(name) for name, at in (self.bounds or {}).items()]
             made = made.select(*(f"`{key}`" for key in self.keys), *bounds, *(f"`{n}`" for n in self.columns))
         return fitted(self.site, made, self.shape, None)
+
+    def _taken(self, query: Query) -> tuple[DataFrame, Mapping[str, Expression]]:
+        """What it aggregates, and how.
+
+        Rows of a source that are only counted are counted while they are read, and the numbers added up:
+        most of them need not get into the JVM.
+        """
+        [taken] = self.inputs
+        if not isinstance(taken, FromSource) or taken.delay is not None or not self._only_counts:
+            return query.frame(taken), self.columns
+        frame = query.read(taken.source, taken.late, self.keys)
+        return frame, dict.fromkeys(self.columns, f"coalesce(sum({COUNT}), 0L)")
+
+    @property
+    def _only_counts(self) -> bool:
+        """Whether it counts all rows by keys that Arrow can group by, and does nothing else."""
+        nested = any(pa.types.is_nested(self.shape.schema.field(key).type) for key in self.keys)
+        counts = all(isinstance(each, str) and each == COUNT_ALL for each in self.columns.values())
+        return self.window is None and counts and not nested
 
     def describe(self) -> dict[str, Any]:
         window = self.window.describe() if self.window else {}

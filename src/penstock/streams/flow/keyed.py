@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.errors import DefinitionError, TypeMismatch, UnknownField
 from penstock.sources.state import State
-from penstock.streams.flow.aggregates import Aggregated, Window
+from penstock.streams.flow.aggregates import COUNT_ALL, Aggregated, Window
 from penstock.streams.flow.durations import Duration, milliseconds
 from penstock.streams.flow.expressions import Expression, checked
 from penstock.streams.flow.shape import Named, Shape, checked_table, given
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 Columns = Mapping[str, Expression]
 
-_COUNT = "count(*)"
 _BOUNDS = ("start", "end")
 
 
@@ -159,7 +158,7 @@ def _aggregated(
     _check_keys(site, before, table, keyed.keys)
     bounds = _bounds(site, table, (start, end), {*keyed.keys, *columns}) if window else {}
     rest = [name for name in given(table) if name not in keyed.keys and name not in bounds]
-    values = {_count_field(site, table, rest): _COUNT} if count else _values(site, table, columns, rest)
+    values = {_count_field(site, table, rest): COUNT_ALL} if count else _values(site, table, columns, rest)
     shape = _shape(site, before, table, keyed.keys, window, bounds)
     node = Aggregated(
         site, (keyed.rows.node,), keyed.keys, values, shape, window, before.time or "", bounds or None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from penstock.spark.flow import Flow, Step
 from penstock.streams.flow.sites import Site
@@ -15,8 +15,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-Read: TypeAlias = "Callable[[str, bool], DataFrame]"
-"""``read(source, late)``: the streaming DataFrame of a source's rows, those on time or those too late."""
+
+class Read(Protocol):
+    """Gives the streaming DataFrame of a source's rows, those on time or those too late.
+
+    With ``counted`` it has these fields alone, and a row stands for any number of equal ones: `COUNT` of
+    `penstock.streams.schemas` is how many they are.
+    """
+
+    def __call__(self, source: str, late: bool, counted: Sequence[str] | None = None) -> DataFrame: ...
 
 
 @dataclass(frozen=True, slots=True)
