@@ -89,7 +89,7 @@ class Ours:
             load = rescaling.load(place.path, rescaling.workers[0])
             settings = StreamConfig(epoch_every=rescaling.interval, list_every=0.5)
             config = configured(place, settings, SparkConfig(master="local[2]", memory="768m"))
-            return {"": rescaled(load, config, rescaling)}
+            return rescaled(load, config, rescaling)
 
 
 @dataclass(slots=True)

@@ -13,7 +13,8 @@ from bench.streams.load import Load
 from bench.streams.ours import Told, commits
 from bench.streams.penstock_job import FILE, VARIABLE, counting
 from bench.streams.sides import Pauses, Rescaling
-from bench.streams.trace import Trace, polls
+from bench.streams.trace import Trace
+from bench.streams.trace import polls as polls_of
 from bench.streams.waiting import wait_until
 from penstock.children import Crew
 from penstock.cluster.keys import Keys
@@ -26,13 +27,13 @@ from penstock.streams import registry
 from penstock.streams.events import StreamEvent
 
 
-def rescaled(load: Load, config: Config, rescaling: Rescaling) -> Pauses:
-    """The longest times without a committed result while the number of instances changes, up and down."""
+def rescaled(load: Load, config: Config, rescaling: Rescaling) -> dict[str, Pauses]:
+    """How long nothing was polled, and how long no result came, when the number of instances changed."""
     os.environ[VARIABLE] = str(load)
     with open_store(config.store) as store:
         fleet = _Fleet(load, config, store)
         try:
-            gaps = []
+            polls, results = [], []
             for step, workers in enumerate(rescaling.workers):
                 asked = time.monotonic()
                 fleet.scale(workers)
@@ -40,14 +41,15 @@ def rescaled(load: Load, config: Config, rescaling: Rescaling) -> Pauses:
                 if not step:
                     wait_until(lambda: len(fleet.told.batches()) > 3, "the first results")
                 time.sleep(rescaling.seconds)
-                gaps.append(fleet.longest_gap(asked))
+                polls.append(fleet.longest_pause(asked))
+                results.append(fleet.longest_gap(asked))
             fleet.stop()
             fleet.check(load)
         finally:
             fleet.crew.kill()
             fleet.crew.close()
             del os.environ[VARIABLE]
-    return Pauses(up=gaps[1], down=gaps[2])
+    return {"polls": Pauses(*polls[1:]), "results": Pauses(*results[1:])}
 
 
 class _Fleet:
@@ -78,6 +80,11 @@ class _Fleet:
             job = StreamJob(f"{FILE}:stream", self._record.id, f"i{next(self._names)}", config)
             self.crew.add(StreamChild(job))
 
+    def longest_pause(self, since: float) -> float:
+        """The longest pause that was told after ``since``."""
+        told = [values["pause"] for at, kind, values in self.told.events if kind == "rescaled" and at > since]
+        return max(told, default=0.0)
+
     def longest_gap(self, since: float) -> float:
         """The longest time between two committed results, of which the second came after ``since``."""
         times = sorted(self.told.batches().values())
@@ -89,7 +96,7 @@ class _Fleet:
 
     def check(self, load: Load) -> None:
         found = commits(self._store, self._place, self._record, self.told.batches())
-        Trace(polls(load.folder("polls")), found).check(load)
+        Trace(polls_of(load.folder("polls")), found).check(load)
 
     def _tell(self, _: StreamChild, event: Any) -> None:
         self.told(StreamEvent.from_json(event))

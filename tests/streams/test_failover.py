@@ -14,7 +14,7 @@ from penstock.streams.claims import Claims, OutputClaim
 from tests.streams.fleet import Fleet, misfits, with_settings
 from tests.streams.jobs.gated import PARTS, Gates
 
-MARGIN = 150
+MARGIN = 50
 
 
 @pytest.fixture
@@ -25,8 +25,9 @@ def gates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gates:
 
 @pytest.fixture
 def fleet(gates: Gates, tmp_path: Path) -> Iterator[Fleet]:
-    settings = with_settings(max_rows=80)
-    fleet = Fleet("gated", f"sqlite:///{tmp_path}/store.db", tmp_path / "storage", settings)
+    fleet = Fleet(
+        "gated", f"sqlite:///{tmp_path}/store.db", tmp_path / "storage", with_settings(epoch_every=0.3)
+    )
     yield fleet
     fleet.close()
 

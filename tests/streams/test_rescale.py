@@ -11,7 +11,7 @@ from penstock.streams.model import END, SCOPE
 from tests.streams.fleet import Fleet, uneven_misfits, with_settings
 from tests.streams.jobs.gated import PARTS, Gates
 
-MARGIN = 150
+MARGIN = 50
 """So many more rows than it has by now a part gets before its end, so that it has not passed it yet."""
 
 
@@ -23,8 +23,9 @@ def gates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gates:
 
 @pytest.fixture
 def fleet(gates: Gates, tmp_path: Path) -> Iterator[Fleet]:
-    settings = with_settings(max_rows=80)
-    fleet = Fleet("gated", f"sqlite:///{tmp_path}/store.db", tmp_path / "storage", settings)
+    fleet = Fleet(
+        "gated", f"sqlite:///{tmp_path}/store.db", tmp_path / "storage", with_settings(epoch_every=0.3)
+    )
     yield fleet
     fleet.close()
 

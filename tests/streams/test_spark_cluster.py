@@ -12,7 +12,7 @@ from servers.sparks import SparkCluster, SparkWorker, spark_cluster
 from tests.streams.fleet import Fleet, misfits, with_settings
 from tests.streams.jobs.gated import PARTS, Gates
 
-MARGIN = 60
+MARGIN = 50
 REGISTERED = "Successfully registered with driver"
 SPECULATION = {
     "spark.speculation": "true",
@@ -39,7 +39,7 @@ def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
 def fleet(gates: Gates, cluster: SparkCluster, tmp_path: Path) -> Iterator[Fleet]:
     spark = SparkConfig(master=cluster.url, memory="512m", fast_start=True, conf=SPECULATION)
     store, storage = f"sqlite:///{tmp_path}/store.db", tmp_path / "storage"
-    fleet = Fleet("gated", store, storage, with_settings(max_rows=80, epoch_every=1.0), spark)
+    fleet = Fleet("gated", store, storage, with_settings(epoch_every=0.5), spark)
     yield fleet
     gates.release()
     fleet.close()

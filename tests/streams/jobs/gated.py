@@ -23,7 +23,9 @@ from penstock.streams.stream import Stream
 
 FOLDER = os.environ.get("GATED_FOLDER", "")
 PARTS = 12
-AT_ONCE = 20
+AT_ONCE = 10
+REST = 0.3
+"""A part that brought rows has none for so long: processes that start need the machine as well."""
 
 
 class Gates:
@@ -86,9 +88,10 @@ class GatedPart(Part):
         self._folder = folder
         self._part = part
         self._next = number
+        self._not_before = 0.0
 
     def poll(self, limit: int) -> list[dict[str, object]] | None:
-        if (self._folder / "paused").exists():
+        if (self._folder / "paused").exists() or time.monotonic() < self._not_before:
             return None
         if self._trips("die"):
             os.kill(os.getpid(), signal.SIGKILL)
@@ -97,6 +100,7 @@ class GatedPart(Part):
                 time.sleep(0.05)
         begin, end = self._next, min(self._next + min(limit, AT_ONCE), self._end())
         self._next = int(max(begin, end))
+        self._not_before = time.monotonic() + REST
         return [{"part": self._part, "number": number} for number in range(begin, self._next)] or None
 
     def snapshot(self) -> State:
