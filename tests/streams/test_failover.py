@@ -55,6 +55,7 @@ def test_whoever_is_killed_wherever_another_goes_on(fleet: Fleet, gates: Gates) 
     assert claim(fleet).member == last.name
 
 
+@pytest.mark.soak
 def test_whoever_leads_is_killed_around_a_decision_another_goes_on(fleet: Fleet, gates: Gates) -> None:
     first = fleet.start("epoch.deciding=kill@6")
     fleet.until(lambda: fleet.committed > 0, "the first epoch")
