@@ -33,6 +33,7 @@ STARTS_SPARK = {
     "test_chaos",
     "test_failover",
     "test_rescale",
+    "test_spark_cluster",
 }
 """Folders and files of tests that start Spark in processes of their own."""
 _CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")

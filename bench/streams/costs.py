@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from statistics import median
+from typing import Any
 
 from bench.lab import Lab
 from bench.measuring import say
 from bench.results import Result
 from bench.streams.ours import running
 from bench.streams.waiting import wait_until
-from penstock import Stream
+from penstock import Stream, Table
 from penstock.config import StreamConfig
-from penstock.sources import RateSource
+from penstock.sources import Part, StatefulSource
 from penstock.streams.sinks import FunctionSink
 
 FEW, MANY = 64, 4096
@@ -43,18 +44,65 @@ def growth(lab: Lab) -> Iterator[Result]:
 def seconds(lab: Lab, parts: int, *, paced: bool) -> float:
     """The median time of an epoch; ``paced``: parts that have nothing to bring."""
     stream = Stream("bench")
-    source = RateSource(parts=parts, per_second=1e-6 if paced else None)
-    rows = stream.source("ticks", source)
+    rows = stream.source("ones", Ones(parts, empty=paced))
     stream.output("nothing", rows, FunctionSink(_nothing))
-    settings = StreamConfig(epoch_every=0.01, max_rows=max(1, parts))
+    settings = StreamConfig(epoch_every=0.01)
     with lab.place("streams") as place, running(lab, place, stream, settings) as run:
         run.begin()
         wait_until(lambda: len(run.told.times("epoch")) > _EPOCHS + 5, "epochs")
         run.instance.stop()
         run.thread.join()
         time.sleep(0.1)
-        found = [float(v["seconds"]) for _, kind, v in run.told.events if kind == "epoch"]
-    return median(found[5:])
+        found = [values for _, kind, values in run.told.events if kind == "epoch"][5:]
+    brought = {int(values["rows"]) for values in found}
+    if brought != {0 if paced else parts}:
+        raise RuntimeError(f"epochs over {parts} parts brought {sorted(brought)} rows")
+    return median(float(values["seconds"]) for values in found)
+
+
+class One(Table):
+    part: str
+    number: int
+
+
+class Ones(StatefulSource):
+    """A row of each part in every epoch, or of none."""
+
+    table = One
+
+    def __init__(self, parts: int, *, empty: bool) -> None:
+        self._parts = parts
+        self._empty = empty
+
+    def list_parts(self) -> list[str]:
+        return [str(part) for part in range(self._parts)]
+
+    def build_part(self, part: str, state: Any) -> OnePart:
+        return OnePart(part, state or 0, self._empty)
+
+
+class OnePart(Part):
+    def __init__(self, part: str, number: int, empty: bool) -> None:
+        self._part = part
+        self._number = number
+        self._done = self._empty = empty
+
+    def poll(self, limit: int) -> list[dict[str, object]] | None:
+        if self._done or not limit:
+            return None
+        self._done = True
+        self._number += 1
+        return [{"part": self._part, "number": self._number}]
+
+    def snapshot(self) -> int:
+        return self._number
+
+    def is_finished(self) -> bool:
+        return False
+
+    def suspend(self) -> None:
+        """The next epoch gets the next row."""
+        self._done = self._empty
 
 
 def _nothing(frame: object, batch: object) -> None:

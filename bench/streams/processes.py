@@ -41,6 +41,8 @@ def rescaled(load: Load, config: Config, rescaling: Rescaling) -> dict[str, Paus
                 if not step:
                     wait_until(lambda: len(fleet.told.batches()) > 3, "the first results")
                 time.sleep(rescaling.seconds)
+                if step:
+                    wait_until(lambda at=asked, n=workers: fleet.has_told(n, at), "the pause to be told")  # type: ignore[misc]
                 polls.append(fleet.longest_pause(asked))
                 results.append(fleet.longest_gap(asked))
             fleet.stop()
@@ -82,8 +84,14 @@ class _Fleet:
 
     def longest_pause(self, since: float) -> float:
         """The longest pause that was told after ``since``."""
-        told = [values["pause"] for at, kind, values in self.told.events if kind == "rescaled" and at > since]
-        return max(told, default=0.0)
+        return max((values["pause"] for values in self._rescales(since)), default=0.0)
+
+    def has_told(self, workers: int, since: float) -> bool:
+        """Whether a change to so many instances was told after ``since``."""
+        return any(len(values["members"]) == workers for values in self._rescales(since))
+
+    def _rescales(self, since: float) -> list[dict[str, Any]]:
+        return [values for at, kind, values in list(self.told.events) if kind == "rescaled" and at > since]
 
     def longest_gap(self, since: float) -> float:
         """The longest time between two committed results, of which the second came after ``since``."""

@@ -405,7 +405,6 @@ stream = Stream("ticks")
 ticks = stream.source("ticks", RateSource(parts=4, keys=5, {pace}))
 stream.output("counts", ticks.key_by(Ticks.key).count(to=Counts), ParquetSink())
 """
-starts_spark = pytest.mark.xdist_group("spark")
 
 
 @pytest.fixture
@@ -567,7 +566,6 @@ def starter(cli: Cli) -> Iterator[Callable[..., Starter]]:
         each.close()
 
 
-@starts_spark
 def test_a_stream_runs_to_its_end(cli: Cli, starter: Callable[..., Starter]) -> None:
     running = starter("rows=500")
     assert running.end() == exits.COMPLETE, running.account()
@@ -589,7 +587,6 @@ def status_of(cli: Cli) -> Any:
     return json.loads(cli("stream", "status", "ticks", "--json").stdout)
 
 
-@starts_spark
 def test_rescaled_killed_suspended_and_stopped(cli: Cli, starter: Callable[..., Starter]) -> None:
     running = starter("per_second=50")
     running.wait_for(lambda: running.told("joined"))
@@ -614,7 +611,6 @@ def test_rescaled_killed_suspended_and_stopped(cli: Cli, starter: Callable[..., 
     assert cli("stream", "drop", "ticks", "--yes").exit_code == exits.COMPLETE
 
 
-@starts_spark
 def test_ctrl_c_leaves_with_everything_committed(cli: Cli, starter: Callable[..., Starter]) -> None:
     running = starter("per_second=50")
     running.wait_for(lambda: sum(each["rows"] for each in running.told("progress")))

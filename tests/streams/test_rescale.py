@@ -46,7 +46,8 @@ def test_from_one_to_three_to_two_while_parts_finish(fleet: Fleet, gates: Gates)
     fleet.until(lambda: fleet.readers(known) == names, "rows from all three")
     finish(fleet, gates, ends, range(5, 8))
 
-    leaver = next(child for child in others if child is not fleet.leader())
+    # The one that leads, and is first to go.
+    leaver = fleet.until(fleet.leader, "somebody who leads")
     leaver.leave()
     fleet.until(lambda: leaver.code is not None, "the goodbye")
     known = fleet.committed

@@ -30,6 +30,8 @@ class FileLock:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         # Also for those who forget to close it, as with a file of Python's.
         self._close = weakref.finalize(self, os.close, self._descriptor)
+        # Threads may write until the very end, and the system closes it then anyway.
+        self._close.atexit = False
 
     @contextmanager
     def held(self) -> Iterator[None]:

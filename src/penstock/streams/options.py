@@ -73,10 +73,16 @@ class ReadOptions:
                 given[field] = _parsed(name, text, parse)
         if missing := {"place", "source"} - given.keys():
             raise UsageError(f"option {min(missing)} is missing")
-        return cls(**given)
+        made = cls(**given)
+        if made.counted is not None and made.event_time is not None:
+            raise UsageError(
+                "rows that are counted have no event time", hint="leave out countBy or eventTime"
+            )
+        return made
 
     def wanted(self, schema: StructType) -> Wanted:
-        return Wanted(self.source, tuple(name for name in schema.names if name != COUNT), self.late)
+        names = schema.names if self.counted is None else [name for name in schema.names if name != COUNT]
+        return Wanted(self.source, tuple(names), self.late)
 
     def arrow(self, schema: StructType) -> pa.Schema:
         """The schema of the batches."""

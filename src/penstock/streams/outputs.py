@@ -159,16 +159,22 @@ class Outputs:
         return bool(snapshot.seats) and rendezvous.owner(snapshot.seats, f"output/{name}") == self._member
 
     def _look_after(self, name: str, running: RunningOutput, end: int | None) -> None:
-        if not running.told and running.is_up():
-            running.told = True
-            self._listener(events.output_started(name, batch=running.claim.batch, epoch=running.claim.epoch))
+        if running.is_up():
+            self._tell_start(name, running)
         if running.works:
             self._failures.pop(name, None)
         running.let_go(self._holds)
         if end is not None and running.epoch >= end and running.drained():
+            self._tell_start(name, running)
             self.claims.update(name, running.claim.token, finished=True)
             self._finished.add(name)
             self._drop(name)
+
+    def _tell_start(self, name: str, running: RunningOutput) -> None:
+        if not running.told:
+            running.told = True
+            claim = running.claim
+            self._listener(events.output_started(name, batch=claim.batch, epoch=claim.epoch))
 
     def _failed(self, name: str, error: PenstockError) -> None:
         running = self._running.get(name)
@@ -273,7 +279,10 @@ class RunningOutput:
 
     def is_up(self) -> bool:
         """Whether the query has its sources, and takes in what comes: that is seconds after its start."""
-        return self._query is not None and not self._query.status["message"].startswith("Initializing")
+        if self._query is None or self.told:
+            return self.told
+        message: str = self._query.status["message"]
+        return not message.startswith(("Initializing", "Terminated")) and self._query.isActive
 
     def let_go(self, holds: Holds) -> None:
         """Let the epochs of the last batch go, once Spark has noted that it is done.

@@ -64,6 +64,8 @@ class EpochSource(DataSource):
                     "option schema is missing", hint="give it as DDL, such as 'id bigint NOT NULL'"
                 )
             if options.counted is not None:
+                if columns_of(self.options) is not None:
+                    raise UsageError("countBy names the columns already", hint="leave out columns")
                 return schemas.counted(schemas.decode(text, options.counted))
             return schemas.decode(text, columns_of(self.options))
 

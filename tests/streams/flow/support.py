@@ -133,6 +133,8 @@ class Feed:
     folder: Path
     stream: Stream
     count: int = 0
+    counted: list[Sequence[str] | None] = field(default_factory=list)
+    """By which fields rows were to be counted while they were read, reading by reading."""
 
     def add(
         self, source: str, *batches: Iterable[Mapping[str, Any]], late: bool = False, ends: bool = True
@@ -163,6 +165,7 @@ class Feed:
             spec = self.stream.sources[source]
             stream = spark.readStream.schema(spec.table.spark_schema(spec.fields))
             rows = stream.option("maxFilesPerTrigger", 1).parquet(str(self._place(source, late)))
+            self.counted.append(counted)
             return rows if counted is None else rows.selectExpr(*counted, f"1L AS {COUNT}")
 
         return read

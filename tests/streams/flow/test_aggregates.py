@@ -39,6 +39,26 @@ def test_a_running_aggregate_replaces_its_rows(streaming: SparkSession, stream: 
     assert not any(others)
 
 
+def test_a_count_alone_counts_while_it_reads(streaming: SparkSession, stream: Stream, feed: Feed) -> None:
+    counts = stream.source("clicks", Source()).key_by(Clicks.page).count(to=Strict)
+    output = stream.output("counts", counts, Nowhere())
+    first, second = feed.add("clicks", *BATCHES).run(streaming, output).batches
+    assert sorted(tuple(row.values()) for row in first) == [("/a", 1), ("/b", 1)]
+    assert second == [{"page": "/a", "total": 2}]
+    assert feed.counted == [("page",)]
+
+
+def test_rows_that_others_take_too_are_read_once(streaming: SparkSession, stream: Stream, feed: Feed) -> None:
+    clicks = stream.source("clicks", Source())
+    prices = clicks.map(lambda row: {"page": row["user"], "total": row["price"]}, to=Strict)
+    counts = clicks.key_by(Clicks.page).count(to=Strict)
+    output = stream.output("both", counts.union(prices), Nowhere(), mode="update", keys=["page"])
+    [batch] = feed.add("clicks", BATCHES[0]).run(streaming, output).batches
+    found = sorted(tuple(row.values()) for row in batch)
+    assert found == [("/a", 1), ("/b", 1), ("ann", 1), ("bob", 2)]
+    assert feed.counted == [None]
+
+
 def test_a_null_where_none_may_be_fails_the_batch(
     streaming: SparkSession, stream: Stream, feed: Feed
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Annotated
 
@@ -71,6 +71,24 @@ def test_rows_are_counted_whatever_is_seen_at_a_time(words: list[list[str | None
     for row in found:
         total[row["word"]] += row["n"]
     assert total == Counter(word for each in words for word in each)
+
+
+@pytest.mark.parametrize(
+    ("values", "groups"),
+    [
+        ([1.5, None, 1.5, float("nan"), float("nan")], 3),
+        ([Decimal("1.10"), Decimal("1.10"), Decimal("1.1"), None], 2),
+        ([datetime(2026, 1, 1, tzinfo=UTC)] * 3, 1),
+        ([b"", b"\0", None, b""], 3),
+        ([True, None, True, False], 3),
+    ],
+)
+def test_keys_of_every_kind_are_counted(values: list[object], groups: int) -> None:
+    batch = pa.RecordBatch.from_pydict({"key": pa.array(values), "other": pa.array(["x"] * len(values))})
+    found = pa.Table.from_batches(rows.counted(iter([batch, batch]), "n"))
+    assert found.num_rows == groups
+    assert sum(found["n"].to_pylist()) == 2 * len(values)
+    assert found.schema.field("key").type == batch.schema.field("key").type
 
 
 def test_the_rows_of_a_source_with_some_columns(made: Made) -> None:

@@ -80,17 +80,25 @@ class Aggregated(Node):
         most of them need not get into the JVM.
         """
         [taken] = self.inputs
-        if not isinstance(taken, FromSource) or taken.delay is not None or not self._only_counts:
+        if not self._only_counts:
             return query.frame(taken), self.columns
-        frame = query.read(taken.source, taken.late, self.keys)
-        return frame, dict.fromkeys(self.columns, f"coalesce(sum({COUNT}), 0L)")
+        if self._can_group and isinstance(taken, FromSource) and taken.is_plain(query):
+            frame, number = query.read(taken.source, taken.late, self.keys), COUNT
+        else:
+            frame, number = query.frame(taken), "1L"
+        # A sum either way, so that the state fits when an operator before it comes or goes.
+        return frame, dict.fromkeys(self.columns, f"coalesce(sum({number}), 0L)")
 
     @property
     def _only_counts(self) -> bool:
-        """Whether it counts all rows by keys that Arrow can group by, and does nothing else."""
-        nested = any(pa.types.is_nested(self.shape.schema.field(key).type) for key in self.keys)
+        """Whether it counts all rows of a key so far, and does nothing else."""
         counts = all(isinstance(each, str) and each == COUNT_ALL for each in self.columns.values())
-        return self.window is None and counts and not nested
+        return self.window is None and bool(self.columns) and counts
+
+    @property
+    def _can_group(self) -> bool:
+        """Whether Arrow can group by the keys."""
+        return not any(pa.types.is_nested(self.shape.schema.field(key).type) for key in self.keys)
 
     def describe(self) -> dict[str, Any]:
         window = self.window.describe() if self.window else {}

@@ -57,7 +57,7 @@ class Output:
         """
         from pyspark.sql import functions as F
 
-        frame = Query(spark, read, self.mode).frame(self.node)
+        frame = Query(spark, read, self.mode, self.node).frame(self.node)
         # The mark of the event time would be written into files.
         return frame.select(*(F.col(f"`{name}`").alias(name, metadata={}) for name in self.shape.fields))
 

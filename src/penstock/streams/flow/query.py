@@ -98,12 +98,16 @@ def _gather(node: Node, found: dict[Node, None]) -> None:
 
 
 class Query:
-    """The compilation of one output. A node that is used twice is compiled once."""
+    """The compilation of one output, of which ``root`` is the last operator.
 
-    def __init__(self, spark: SparkSession, read: Read, mode: Mode) -> None:
+    A node that is used twice is compiled once.
+    """
+
+    def __init__(self, spark: SparkSession, read: Read, mode: Mode, root: Node) -> None:
         self.spark = spark
         self.read = read
         self.mode = mode
+        self.nodes = tuple(root.walk())
         self._made: dict[Node, Current] = {}
 
     def current(self, node: Node) -> Current:

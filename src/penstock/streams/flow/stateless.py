@@ -42,6 +42,16 @@ class FromSource(Node):
         frame = _without_end(frame.withWatermark(self.shape.time, interval(self.delay)), self.shape.time)
         return Current(Flow(self.shape.name, frame, self.shape.schema), Mark.of(frame, self.shape.time))
 
+    def is_plain(self, query: Query) -> bool:
+        """Whether it has no event time, and one operator alone takes these rows of the source.
+
+        An output has one position in each source, so that it must not read it in two ways.
+        """
+        mine = self.source, self.late
+        readers = [n for n in query.nodes if isinstance(n, FromSource) and (n.source, n.late) == mine]
+        takers = sum(each.inputs.count(self) for each in query.nodes)
+        return self.delay is None and readers == [self] and takers == 1
+
     def describe(self) -> dict[str, Any]:
         return {"source": self.source, **({"late": True} if self.late else {})}
 
