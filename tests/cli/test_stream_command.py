@@ -402,7 +402,7 @@ class Counts(Table):
     key: int
     count: int
 stream = Stream("ticks")
-ticks = stream.source("ticks", RateSource(parts=4, keys=5, {pace}))
+ticks = stream.source("ticks", RateSource(parts=20, keys=5, {pace}))
 stream.output("counts", ticks.key_by(Ticks.key).count(to=Counts), ParquetSink())
 """
 
@@ -567,7 +567,7 @@ def starter(cli: Cli) -> Iterator[Callable[..., Starter]]:
 
 
 def test_a_stream_runs_to_its_end(cli: Cli, starter: Callable[..., Starter]) -> None:
-    running = starter("rows=500")
+    running = starter("rows=100")
     assert running.end() == exits.COMPLETE, running.account()
     assert running.told("joined") and running.told("output") and running.told("ended")
     assert sum(each["rows"] for each in running.told("progress")) == 2000
@@ -575,9 +575,9 @@ def test_a_stream_runs_to_its_end(cli: Cli, starter: Callable[..., Starter]) -> 
     assert len(counts) == 5 and sum(each["count"] for each in counts) == 2000
     assert len(cli.json("stream", "show", "ticks", "ticks", "--limit", "9999")) == 2000
     status = cli.json("stream", "status", "ticks")
-    assert (status["state"], status["sources"][0]["finished"]) == ("ended", 4)
+    assert (status["state"], status["sources"][0]["finished"]) == ("ended", 20)
     assert status["outputs"][0]["finished"] and status["outputs"][0]["behind_rows"] == 0
-    again = starter("rows=500")
+    again = starter("rows=100")
     assert again.end() == exits.COMPLETE
     assert [each["event"] for each in again.events] == ["ended"]
 
@@ -593,7 +593,7 @@ def test_rescaled_killed_suspended_and_stopped(cli: Cli, starter: Callable[..., 
     assert cli("stream", "rescale", "ticks", "2", "--wait", "120").exit_code == exits.COMPLETE
     running.wait_for(lambda: running.told("rescaled"))
     status = status_of(cli)
-    assert sum(each["parts"] for each in status["instances"]) == 4
+    assert sum(each["parts"] for each in status["instances"]) == 20
     assert 0 < running.told("rescaled")[0]["moved"] < 1
 
     os.kill(running.children()[1], signal.SIGKILL)
