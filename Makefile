@@ -12,7 +12,7 @@ help:
 	@echo 'make demo    see a pipeline survive kill -9'
 	@echo 'make test    linters, type checker, all tests'
 	@echo 'make lint    linters and type checker only'
-	@echo 'make bench   measure against plain PySpark and PostgreSQL'
+	@echo 'make bench   measure against plain PySpark, PostgreSQL, bytewax and PyFlink'
 	@echo 'make cds     make the class archive that lets Spark start faster'
 	@echo 'make lock    choose the newest versions that pyproject.toml allows'
 	@echo 'make proto   generate the messages of etcd anew from their .proto file'

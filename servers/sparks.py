@@ -51,11 +51,9 @@ class SparkCluster:
         self._servers.close()
 
     def _command(self, name: str, host: str, *options: str) -> list[str]:
-        common = ("--host", host, "--properties-file", str(self._settings))
-        return [
-            *(str(SPARK_HOME / "bin" / "spark-class"), name),
-            *(*common, "--webui-port", str(free_ports(1)[0]), *options),
-        ]
+        command = [str(SPARK_HOME / "bin" / "spark-class"), name, "--host", host]
+        command += ["--properties-file", str(self._settings), "--webui-port", str(free_ports(1)[0])]
+        return [*command, *options]
 
     def _start(self, name: str, ready: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
         return self._servers.enter_context(_running(self._folder / f"{name}.log", ready, command))

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 SPARK = SparkConfig(master="local[2]", memory="1g", fast_start=True)
 STARTS_SPARK = {
-    "examples",
-    "runner",
-    "spark",
     "test_batch_faults",
     "test_demo",
     "test_processes",

@@ -4,32 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from penstock.stream_instances import StreamChild
 from penstock.streams.claims import Claims, OutputClaim
-from tests.streams.fleet import Fleet, misfits, with_settings
+from tests.streams.fleet import Fleet, misfits
 from tests.streams.jobs.gated import PARTS, Gates
 
 MARGIN = 50
-
-
-@pytest.fixture
-def gates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gates:
-    monkeypatch.setenv("GATED_FOLDER", str(tmp_path / "gates"))
-    return Gates(tmp_path / "gates")
-
-
-@pytest.fixture
-def fleet(gates: Gates, tmp_path: Path) -> Iterator[Fleet]:
-    fleet = Fleet(
-        "gated", f"sqlite:///{tmp_path}/store.db", tmp_path / "storage", with_settings(epoch_every=0.3)
-    )
-    yield fleet
-    fleet.close()
 
 
 def test_whoever_is_killed_wherever_another_goes_on(fleet: Fleet, gates: Gates) -> None:

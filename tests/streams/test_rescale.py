@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
 from penstock.streams.model import END, SCOPE
-from tests.streams.fleet import Fleet, uneven_misfits, with_settings
+from tests.streams.fleet import Fleet, uneven_misfits
 from tests.streams.jobs.gated import PARTS, Gates
 
 MARGIN = 50
 """So many more rows than it has by now a part gets before its end, so that it has not passed it yet."""
-
-
-@pytest.fixture
-def gates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gates:
-    monkeypatch.setenv("GATED_FOLDER", str(tmp_path / "gates"))
-    return Gates(tmp_path / "gates")
-
-
-@pytest.fixture
-def fleet(gates: Gates, tmp_path: Path) -> Iterator[Fleet]:
-    fleet = Fleet(
-        "gated", f"sqlite:///{tmp_path}/store.db", tmp_path / "storage", with_settings(epoch_every=0.3)
-    )
-    yield fleet
-    fleet.close()
 
 
 def test_from_one_to_three_to_two_while_parts_finish(fleet: Fleet, gates: Gates) -> None:

@@ -24,12 +24,6 @@ SPECULATION = {
 
 
 @pytest.fixture
-def gates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gates:
-    monkeypatch.setenv("GATED_FOLDER", str(tmp_path / "gates"))
-    return Gates(tmp_path / "gates")
-
-
-@pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
     with spark_cluster(tmp_path) as cluster:
         yield cluster

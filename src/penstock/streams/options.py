@@ -92,14 +92,10 @@ class ReadOptions:
         return found
 
 
-def columns_of(options: Mapping[str, str]) -> list[str] | None:
-    """The option ``columns``: names with commas between them, or a list in JSON."""
+def columns_of(options: Mapping[str, str]) -> tuple[str, ...] | None:
+    """The option ``columns``."""
     text = options.get("columns")
-    if text is None:
-        return None
-    if text.lstrip().startswith("["):
-        return [str(name) for name in json.loads(text)]
-    return [name.strip() for name in text.split(",")]
+    return None if text is None else _names(text)
 
 
 def _text(value: Any) -> str:
@@ -107,7 +103,10 @@ def _text(value: Any) -> str:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    return tuple(map(str, json.loads(text)))
+    """Names with commas between them, or a list in JSON."""
+    if text.lstrip().startswith("["):
+        return tuple(map(str, json.loads(text)))
+    return tuple(name.strip() for name in text.split(","))
 
 
 def _flag(text: str) -> bool:

@@ -159,7 +159,7 @@ class Outputs:
         return bool(snapshot.seats) and rendezvous.owner(snapshot.seats, f"output/{name}") == self._member
 
     def _look_after(self, name: str, running: RunningOutput, end: int | None) -> None:
-        if running.is_up():
+        if not running.told and running.is_up():
             self._tell_start(name, running)
         if running.works:
             self._failures.pop(name, None)
@@ -279,8 +279,8 @@ class RunningOutput:
 
     def is_up(self) -> bool:
         """Whether the query has its sources, and takes in what comes: that is seconds after its start."""
-        if self._query is None or self.told:
-            return self.told
+        if self._query is None:
+            return False
         message: str = self._query.status["message"]
         return not message.startswith(("Initializing", "Terminated")) and self._query.isActive
 
