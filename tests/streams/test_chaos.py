@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.stream_instances import StreamChild
 from servers.etcd import EtcdCluster
 from tests.streams.fleet import Fleet, misfits, with_settings
 from tests.streams.jobs import numbers
@@ -42,16 +43,21 @@ def test_every_row_once_whoever_is_killed(fleet: Fleet, most: int) -> None:
     fleet.until(lambda: fleet.committed >= 3, "the first epochs")
     kills = 0
     while not fleet.ended:
+        if not fleet.alive:
+            fleet.start()
         fleet.more_epochs(dice.randint(2, 8))
-        if not fleet.alive or (len(fleet.alive) < most and dice.random() < 0.5):
+        if len(fleet.alive) < most and dice.random() < 0.5:
             fleet.start()
         elif kills < KILLS:
             victim = fleet.leader() if dice.random() < 0.5 else dice.choice(fleet.alive)
             if victim is not None:
                 victim.kill()
+                gone(fleet, victim)
                 kills += 1
         elif len(fleet.alive) > 1 and dice.random() < 0.3:
-            dice.choice(fleet.alive).leave()
+            leaver = dice.choice(fleet.alive)
+            leaver.leave()
+            gone(fleet, leaver)
     assert kills >= KILLS // 2
     assert fleet.committed >= EPOCHS
     assert misfits(fleet.queue(), numbers.PARTS, numbers.ROWS) == ""
@@ -60,3 +66,7 @@ def test_every_row_once_whoever_is_killed(fleet: Fleet, most: int) -> None:
     assert {row["part"]: row["count"] for row in counted} == {
         str(part): numbers.ROWS for part in range(numbers.PARTS)
     }
+
+
+def gone(fleet: Fleet, child: StreamChild) -> None:
+    fleet.until(lambda: child.code is not None, "the end of a process")
