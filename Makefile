@@ -33,6 +33,7 @@ bench: $(STAMP)
 	$(BIN)/python -m bench batch
 	$(BIN)/python -m bench cluster
 	$(BIN)/python -m bench streams
+	$(BIN)/python -m bench shuffle
 
 cds: $(STAMP)
 	$(BIN)/python -m penstock.spark.cds

@@ -48,9 +48,14 @@ def main(arguments: Sequence[str] | None = None, benches: Benches | None = None)
 
 
 def known() -> Benches:
-    from bench import batch, cluster, streams
+    from bench import batch, cluster, shuffle, streams
 
-    return {"batch": batch.SCENARIOS, "cluster": cluster.SCENARIOS, "streams": streams.SCENARIOS}
+    return {
+        "batch": batch.SCENARIOS,
+        "cluster": cluster.SCENARIOS,
+        "shuffle": shuffle.SCENARIOS,
+        "streams": streams.SCENARIOS,
+    }
 
 
 def parser(names: Sequence[str]) -> argparse.ArgumentParser:

@@ -29,6 +29,7 @@ STARTS_SPARK = {
     "test_stream_command",
     "test_chaos",
     "test_failover",
+    "test_journals",
     "test_rescale",
     "test_spark_cluster",
 }

@@ -68,6 +68,7 @@ class StreamConfig:
 
     ``max_rows``, ``max_bytes`` and ``max_seconds`` bound what one instance polls in one epoch. The queue of
     a stream is what its epochs hold on disk: above ``queue_bytes`` nothing is polled until room is made.
+    After ``hint_patience``, the journals are named that a transaction waits for.
     """
 
     epoch_every: float = 0.5
@@ -78,6 +79,7 @@ class StreamConfig:
     queue_bytes: int = 8 << 30
     retain_for: float = 86_400.0
     retain_bytes: int = 2 << 30
+    hint_patience: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,9 @@
         │   ├── SourceFailed
         │   ├── BadState
         │   └── EpochGone
+        ├── JournalError               a journal cannot be read or written as asked
+        │   ├── JournalGap
+        │   └── JournalTruncated
         ├── CatalogError               a statement of the catalog cannot be rebuilt
         │   └── CatalogConflict
         ├── CorruptFile
@@ -302,6 +305,50 @@ class EpochGone(StreamError):
     """The epoch is not retained any more."""
 
     code = "epoch-gone"
+
+
+class JournalError(TerminalError):
+    """The journal cannot be read or written as asked."""
+
+    code = "journal"
+
+
+class JournalGap(JournalError):
+    """Bytes of a journal are in no fragment: those from ``begin`` to ``end``."""
+
+    code = "journal-gap"
+
+    def __init__(
+        self,
+        what: str | None = None,
+        *,
+        left: str | None = None,
+        hint: str | None = None,
+        begin: int = 0,
+        end: int = 0,
+    ) -> None:
+        super().__init__(what, left=left, hint=hint)
+        self.begin = begin
+        self.end = end
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_gap, (self.what, self.left, self.hint, self.begin, self.end)
+
+
+def _rebuild_gap(what: str, left: str | None, hint: str | None, begin: int, end: int) -> JournalGap:
+    return JournalGap(what, left=left, hint=hint, begin=begin, end=end)
+
+
+class JournalTruncated(JournalError):
+    """The journal ends before the offset that was asked for."""
+
+    code = "journal-truncated"
+
+
+class HintNotReached(JournalError):
+    """A transaction waits for a journal that was not read far enough."""
+
+    code = "hint-not-reached"
 
 
 class CatalogError(TerminalError):

@@ -133,6 +133,7 @@ SETTINGS: Mapping[str, Setting] = {
     "stream.queue_bytes": Setting(_size),
     "stream.retain_for": Setting(_duration),
     "stream.retain_bytes": Setting(_size),
+    "stream.hint_patience": Setting(_duration),
     "spark.master": _text(
         r"local(-cluster)?(\[[^\]]+\])?|yarn|(spark|k8s|sc)://.+|k8s:.+",
         "local[*], local[N], spark://HOST:PORT, yarn, k8s://… or sc://HOST:PORT",

@@ -280,10 +280,10 @@ class _RemoteSink(Sink):
         super().__init__()
         self._filesystem, self._path = filesystem, path
         try:
-            self._stream = filesystem.open_output_stream(path)
+            self._stream = filesystem.open_output_stream(path, compression=None)
         except FileNotFoundError:  # a file system with real folders
             filesystem.create_dir(path.rpartition("/")[0], recursive=True)
-            self._stream = filesystem.open_output_stream(path)
+            self._stream = filesystem.open_output_stream(path, compression=None)
 
     def _put(self, view: memoryview) -> None:
         self._stream.write(view)

@@ -29,6 +29,7 @@ GROUPS = {
         "plan",
         "readers",
     ],
+    "journal": ["ls", "cat", "tail", "append", "verify", "frontier"],
     "cluster": ["status", "members", "leader", "assignments", "barriers", "epochs", "ping", "join"],
     "catalog": ["show", "add", "drop", "history"],
     "certs": ["init", "issue", "rotate", "show"],

@@ -19,6 +19,7 @@ from penstock.streams import worker
 from penstock.streams.ingest import Limits, Polled
 from penstock.streams.model import END, SCOPE, PartName, PartState
 from penstock.streams.rhythm import StreamRhythm
+from penstock.streams.shuffling import NOTHING, ShuffleWork
 from penstock.streams.stream import SourceSpec
 from penstock.streams.worker import Allowance, StreamWorker
 from tests.simulation.instances import CONFIG, Fleet, Instance
@@ -93,6 +94,7 @@ class Job(MemoryIngestion):
         limits: Limits,
         thresholds: Mapping[str, int],
         asked: Mapping[PartName, int],
+        shuffle: ShuffleWork = NOTHING,
     ) -> Polled:
         self._instance.polls(parts)
         self._runs, self._ends = True, False

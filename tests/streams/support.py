@@ -19,6 +19,7 @@ from penstock.storage import FileRecord, Storage
 from penstock.streams.ingest import Ingestion, Limits, Polled
 from penstock.streams.layout import Layout
 from penstock.streams.model import Brought, PartName, PartState, RowFile
+from penstock.streams.shuffling import NOTHING, ShuffleWork
 from penstock.streams.stream import SourceSpec, Timestamps
 from penstock.streams.worker import Allowance, StreamWorker
 from penstock.tables import Table
@@ -127,6 +128,7 @@ class MemoryIngestion(Ingestion):
         limits: Limits,
         thresholds: Mapping[str, int],
         asked: Mapping[PartName, int],
+        shuffle: ShuffleWork = NOTHING,
     ) -> Polled:
         self.polls.append(Poll(parts, limits, thresholds, dict(asked)))
         self.during()

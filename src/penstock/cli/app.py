@@ -28,6 +28,7 @@ COMMANDS = {
     "checkpoints": "Look at the checkpoints of a run.",
     "inputs": "Look at registered inputs, or forget one.",
     "stream": "Start streams, look at them, rescale and stop them.",
+    "journal": "Look at journals, read, check and append to them.",
     "cluster": "Take part in a cluster, and look at it.",
     "catalog": "Look at the ordered DDL that rebuilds everything, or change it.",
     "certs": "Make and replace certificates for mutual TLS, with a private CA.",

@@ -9,11 +9,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from penstock.sources.base import Part, Rows, StatefulSource
+from penstock.sources.base import Part, Rows, Source, StatefulSource
 from penstock.sources.state import State
 
 if TYPE_CHECKING:
     from penstock.sources.files import DirectorySource
+    from penstock.sources.journals import JournalSource
     from penstock.sources.kafka import KafkaSource
     from penstock.sources.postgres import PostgresSource
     from penstock.sources.rate import RateSource, Ticks
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "DirectorySource": "penstock.sources.files",
+    "JournalSource": "penstock.sources.journals",
     "KafkaSource": "penstock.sources.kafka",
     "Lines": "penstock.sources.tail",
     "PostgresSource": "penstock.sources.postgres",
@@ -31,12 +33,14 @@ _HOMES = {
 
 __all__ = [
     "DirectorySource",
+    "JournalSource",
     "KafkaSource",
     "Lines",
     "Part",
     "PostgresSource",
     "RateSource",
     "Rows",
+    "Source",
     "State",
     "StatefulSource",
     "TailSource",

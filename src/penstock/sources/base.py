@@ -100,11 +100,11 @@ class Part(ABC):
         """Let go of everything. The last call, and not a promise: a process that dies makes none."""
 
 
-class StatefulSource(ABC):
-    """Where a stream comes from. Subclasses say which rows there are, and how to list and to open parts."""
+class Source(ABC):
+    """What all sources of a stream have: the table of their rows, and parts that appear one by one."""
 
     table: type[Table]
-    """The table of the rows, whose fields `poll` brings (all that are not derived)."""
+    """The table of the rows. A source brings all its fields that are not derived."""
 
     grows: bool = False
     """Whether parts may still appear when all that are listed have finished. If so, the stream never ends."""
@@ -128,6 +128,10 @@ class StatefulSource(ABC):
         its state until it finishes; one that has finished is remembered, and is not read again if it comes
         back.
         """
+
+
+class StatefulSource(Source):
+    """A source of one's own: subclasses say which rows there are, and how to list and to open parts."""
 
     @abstractmethod
     def build_part(self, part: str, state: State) -> Part:

@@ -61,6 +61,10 @@ class StreamHandle:
         """The newest committed epoch."""
         return self._log.committed()
 
+    def epochs(self) -> list[int]:
+        """The retained epochs that brought rows, oldest first."""
+        return self._log.read(lambda view: [each.number for each in self._log.retained(view) if each.rows])
+
     def table(self, output: str) -> StreamTable:
         """The table that the `ParquetSink` of an output writes."""
         return StreamTable(self._store, self._storage, self.place.stream, self.place.id, output)

@@ -6,6 +6,7 @@ a retry or a speculative attempt cannot tear them apart; what other attempts wro
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import deque
@@ -17,7 +18,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.errors import BadState, PenstockError, SourceFailed, TransientError
-from penstock.sources.base import Part
+from penstock.shuffle.frontier import Frontier, reduce
+from penstock.shuffle.runs import RunFile
+from penstock.shuffle.slices import SliceLimits
+from penstock.sources.base import Part, StatefulSource
 from penstock.sources.state import decode, encode
 from penstock.spark.faults import carried
 from penstock.spark.faults import decode as decode_fault
@@ -26,7 +30,9 @@ from penstock.spark.session import cancel_tag, is_local, job_tag, parallelism
 from penstock.storage import FileRecord, Storage
 from penstock.streams.hosting import HOST, Key, close
 from penstock.streams.intake import Intake
+from penstock.streams.journal_task import JournalTask, Sliced, journal_tasks
 from penstock.streams.model import PartName, PartState, RowFile
+from penstock.streams.shuffling import NOTHING, ShuffleWork
 from penstock.tables import spark_schema
 
 if TYPE_CHECKING:
@@ -81,6 +87,12 @@ class Polled:
     """Late rows that were only counted, by source."""
     sizes: Mapping[str, float] = field(default_factory=dict)
     """How many bytes a row took in memory, by source."""
+    runs: tuple[RunFile, ...] = ()
+    """What slices wrote for the queues of journals."""
+    progress: Frontier = field(default_factory=Frontier)
+    """How far they have come."""
+    read: int = 0
+    """How many bytes of journals were read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,24 +124,31 @@ class Ingestion:
         limits: Limits,
         thresholds: Mapping[str, int],
         asked: Mapping[PartName, int],
+        shuffle: ShuffleWork = NOTHING,
     ) -> Polled:
         """Poll parts that are not finished; the rows go to files whose paths begin with ``prefix``.
+
+        In the same job, ``shuffle`` is done for journals.
 
         ``asked`` says in which epoch a part was asked last. Those that have waited longest come first: where
         a limit is reached before all were asked, it is not always the same that go without.
         """
+        most = parallelism(self._spark)
         shares = tuple(_by_waiting(share, asked) for share in self._shares(parts))
+        journals = tuple(journal_tasks(shuffle, most))
+        tasks = max(len(shares), len(journals))
         task = _Poll(
             self._stream,
             self._sources,
-            shares,
-            limits.share(len(shares)),
+            (*shares, *((),) * (tasks - len(shares))),
+            limits.share(tasks),
             thresholds,
             self._storage,
             prefix,
             self._codec,
+            journals,
         )
-        return self._run(task, len(shares))
+        return self._run(task, tasks)
 
     def collect(self, parts: Mapping[PartName, PartState]) -> Polled:
         """Ask parts that move elsewhere for their states, and shut them down here."""
@@ -183,6 +202,7 @@ class _Poll:
     storage: Storage
     prefix: str
     codec: str | None
+    journals: tuple[JournalTask, ...] = ()
 
     def __call__(self, seeds: Batches) -> Batches:
         with carried("ingestion"):
@@ -198,12 +218,19 @@ class _Poll:
         context = TaskContext.get()
         attempt = context.taskAttemptId() if context else 0
         intake = Intake(self.storage, f"{self.prefix}-{number}-{attempt}", self.codec, self.thresholds)
+        journals = self.journals[number] if number < len(self.journals) else None
         with _Desk(self.stream, self.sources) as desk:
             with intake:
                 self._fill(desk, intake, self.shares[number])
                 states = desk.snapshots()
+                if journals is not None:
+                    journals.show(self.sources, self.storage, intake)
             desk.suspend(states)
-        return _answer(states, intake)
+        if journals is None:
+            return _answer(states, intake)
+        limits = SliceLimits(self.limits.bytes, self.limits.rows, self.limits.seconds)
+        sliced = journals.read(self.sources, self.storage, limits, f"{number}-{attempt}", self.codec)
+        return _answer({**states, **sliced.states}, intake, sliced)
 
     def _fill(self, desk: _Desk, intake: Intake, tickets: Sequence[Ticket]) -> None:
         """Go round the parts until all have nothing more, or the limits are reached.
@@ -297,8 +324,10 @@ class _Desk:
         part = HOST.take(self._key(name), state)
         if part is None:
             value = None if state is None else decode(str(name), state)
+            source = self._sources[name.source].source
+            assert isinstance(source, StatefulSource)
             with _asking(name, "build_part"):
-                part = self._sources[name.source].source.build_part(name.part, value)
+                part = source.build_part(name.part, value)
         if not isinstance(part, Part):
             raise SourceFailed(
                 f"source {name.source}: build_part({name.part!r}) returned {part!r}, not a Part"
@@ -374,7 +403,9 @@ def _asking(name: PartName, method: str) -> Iterator[None]:
         ) from error
 
 
-def _answer(states: Mapping[PartName, PartState], intake: Intake | None = None) -> pa.RecordBatch:
+def _answer(
+    states: Mapping[PartName, PartState], intake: Intake | None = None, sliced: Sliced | None = None
+) -> pa.RecordBatch:
     """What a task hands back: a row for each state, each file, each count of late rows and of all."""
     rows: list[dict[str, Any]] = [
         {"kind": "state", "source": n.source, "part": n.part, "state": s.state, "finished": s.finished}
@@ -390,12 +421,17 @@ def _answer(states: Mapping[PartName, PartState], intake: Intake | None = None) 
             {"kind": "size", "source": name, "rows": count, "bytes": size}
             for name, (count, size) in intake.taken.items()
         ]
+    if sliced is not None:
+        rows += [{"kind": "run", "state": json.dumps(file.to_json())} for file in sliced.files]
+        progress = json.dumps(sliced.progress.to_json())
+        rows.append({"kind": "progress", "state": progress, "bytes": sliced.read})
     return pa.RecordBatch.from_pylist(rows, schema=_ANSWER)
 
 
 def _gathered(answers: Sequence[Row]) -> Polled:
     states, files, dropped = {}, [], dict[str, int]()
     taken: dict[str, tuple[int, int]] = {}
+    runs, progress, read = list[RunFile](), Frontier(), 0
     for row in answers:
         if row["kind"] == "state":
             states[PartName(row["source"], row["part"])] = PartState(row["state"], row["finished"])
@@ -404,11 +440,16 @@ def _gathered(answers: Sequence[Row]) -> Polled:
             files.append(RowFile(row["source"], record, row["late"], row["newest"]))
         elif row["kind"] == "late":
             dropped[row["source"]] = dropped.get(row["source"], 0) + row["rows"]
+        elif row["kind"] == "run":
+            runs.append(RunFile.from_json(json.loads(row["state"])))
+        elif row["kind"] == "progress":
+            progress = reduce(progress, Frontier.from_json(json.loads(row["state"])))
+            read += row["bytes"]
         else:
             rows, size = taken.get(row["source"], (0, 0))
             taken[row["source"]] = rows + row["rows"], size + row["bytes"]
     sizes = {source: size / rows for source, (rows, size) in taken.items()}
-    return Polled(states, tuple(files), dropped, sizes)
+    return Polled(states, tuple(files), dropped, sizes, tuple(runs), progress, read)
 
 
 def _by_waiting(share: tuple[Ticket, ...], asked: Mapping[PartName, int]) -> tuple[Ticket, ...]:

@@ -130,9 +130,9 @@ class StreamInstance:
             self._node = Node(
                 store, member, cluster, {SCOPE: worker}, {SCOPE: rhythm}, kept={SCOPE: log.needed}
             )
-            return self._take_part(store, log, outputs)
+            return self._take_part(store, log, outputs, worker)
 
-    def _take_part(self, store: Store, log: EpochLog, outputs: Outputs) -> Ending:
+    def _take_part(self, store: Store, log: EpochLog, outputs: Outputs, worker: StreamWorker) -> Ending:
         self._heed(store)
         # Here and not in a thread: an id that is taken is an error of this call.
         self._node.pulse()
@@ -145,6 +145,8 @@ class StreamInstance:
             "outputs": (lambda: self._run_outputs(outputs, log), _STEP),
             "keeper": (lambda: self._keep(keeper), _KEEP_EVERY),
         }
+        if worker.shuffle:
+            steps["hints"] = (lambda: self._check_hints(worker), _KEEP_EVERY)
         threads = [_thread(name, partial(self._repeat, *step)) for name, step in steps.items()]
         try:
             while not self._asked.wait(_STEP):
@@ -179,6 +181,10 @@ class StreamInstance:
     def _keep(self, keeper: Keeper) -> None:
         if self._node.leadership is not None:
             keeper.tidy()
+
+    def _check_hints(self, worker: StreamWorker) -> None:
+        if self._node.leadership is not None:
+            worker.shuffle.check_hints(self._config.stream.hint_patience)
 
     def _repeat(self, step: Callable[[], object], pause: float) -> None:
         told = ""

@@ -26,7 +26,7 @@ _GATHER_BYTES = 16 << 20
 
 
 class Intake:
-    """Takes in the rows of one task and writes them to queue files, one for each source and lateness.
+    """Takes in the rows of one task and writes them to queue files, by source and lateness.
 
     ``thresholds`` are by source the event time, in microseconds, below which a row is late. Files are
     complete when the block ends without an error, and are gone otherwise.
@@ -40,7 +40,8 @@ class Intake:
         self._codec = codec
         self._thresholds = thresholds
         self._stack = ExitStack()
-        self._files: dict[tuple[str, bool], _QueueFile] = {}
+        self._files: dict[tuple[str, bool, int], _QueueFile] = {}
+        self._numbers: dict[str, int] = {}
         self._dropped: dict[str, int] = {}
         self._taken: dict[str, tuple[int, int]] = {}
         self.rows = 0
@@ -98,6 +99,10 @@ class Intake:
             self._file(spec, False).add(batch, pc.max(times).as_py())
         return count
 
+    def next_file(self, source: str) -> None:
+        """Let further rows of a source go to files of their own."""
+        self._numbers[source] = self._numbers.get(source, 0) + 1
+
     def _count(self, source: str, rows: int, size: int) -> None:
         before = self._taken.get(source, (0, 0))
         self._taken[source] = before[0] + rows, before[1] + size
@@ -118,9 +123,12 @@ class Intake:
             self._dropped[spec.name] = self._dropped.get(spec.name, 0) + late.num_rows
 
     def _file(self, spec: SourceSpec, late: bool) -> _QueueFile:
-        key = spec.name, late
+        number = self._numbers.get(spec.name, 0)
+        key = spec.name, late, number
         if key not in self._files:
-            path = f"{self._prefix}-{spec.name}{'-late' if late else ''}.arrow"
+            path = (
+                f"{self._prefix}-{spec.name}{f'-{number}' if number else ''}{'-late' if late else ''}.arrow"
+            )
             sink = self._stack.enter_context(self._storage.create(path))
             self._files[key] = _QueueFile(spec.name, late, path, sink, queue_schema(spec), self._codec)
         return self._files[key]

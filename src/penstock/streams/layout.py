@@ -109,6 +109,19 @@ class Layout:
     def finished_file(self, epoch: int, member: str, session: str) -> str:
         return f"{grouped(self.states, group_of(epoch))}/{epoch:016}-{member}-{session}-finished.json"
 
+    def report_file(self, epoch: int, member: str, session: str) -> str:
+        return f"{grouped(self.states, group_of(epoch))}/{epoch:016}-{member}-{session}-report.json"
+
+    def session_file(self, epoch: int, member: str, session: str) -> str:
+        return f"{grouped(self.states, group_of(epoch))}/{epoch:016}-{member}-{session}-session.json"
+
+    @property
+    def runs(self) -> str:
+        return f"{self.root}/runs"
+
+    def epoch_runs(self, epoch: int) -> str:
+        return f"{grouped(self.runs, group_of(epoch))}/{epoch:016}"
+
     @property
     def listings(self) -> str:
         return f"{self.root}/listings"

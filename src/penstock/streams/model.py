@@ -102,18 +102,22 @@ class Standing:
     ``states`` points to the states of its parts, ``listing`` to the list of all parts if it is the one who
     lists. ``newest`` is by source the greatest event time of the whole stream, as far as this instance
     knows. ``finished`` points to the states of parts that have finished, which never change: ``states`` has
-    the others.
+    the others. ``report`` says what it read of journals, and ``session`` where their shuffle stands if it is
+    the one who writes that down.
     """
 
     states: Pointer | None = None
     listing: Pointer | None = None
     newest: Mapping[str, int] = field(default_factory=dict)
     finished: Pointer | None = None
+    report: Pointer | None = None
+    session: Pointer | None = None
 
     @property
     def pointers(self) -> tuple[Pointer, ...]:
         """All files that it needs."""
-        return tuple(each for each in (self.states, self.finished, self.listing) if each is not None)
+        each = (self.states, self.finished, self.listing, self.report, self.session)
+        return tuple(pointer for pointer in each if pointer is not None)
 
     @property
     def parts(self) -> tuple[Pointer, ...]:
@@ -126,7 +130,7 @@ class Standing:
     @classmethod
     def decode(cls, text: str) -> Self:
         found = _load(text)
-        named = ((name, found.get(name)) for name in ("states", "listing", "finished"))
+        named = ((name, found.get(name)) for name in ("states", "listing", "finished", "report", "session"))
         pointers = {name: Pointer(**value) if value else None for name, value in named}
         return cls(**{**found, **pointers})
 

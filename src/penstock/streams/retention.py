@@ -125,6 +125,7 @@ class Keeper:
         if committed < self._swept_at + COMPACT_EVERY:
             return 0
         swept = self._sweeper.states(committed - MARGIN) + self._sweeper.segments()
+        swept += self._sweeper.runs(committed - MARGIN)
         swept += self._sweep_groups(committed - MARGIN)
         self._swept_at = committed
         return swept

@@ -18,7 +18,7 @@ from typing import Any
 
 from penstock.errors import DefinitionError
 from penstock.pipeline import Pipeline
-from penstock.sources.base import StatefulSource
+from penstock.sources.base import Source
 from penstock.streams.flow.definition import Definition, check_name
 from penstock.streams.flow.outputs import Output, output
 from penstock.streams.flow.pipelines import pipeline_sink
@@ -56,12 +56,12 @@ class Stream:
     def outputs(self) -> Mapping[str, Output]:
         return MappingProxyType(self._definition.outputs)
 
-    def source(self, name: str, source: StatefulSource) -> Rows:
+    def source(self, name: str, source: Source) -> Rows:
         """The rows of a source, with the fields of its table that are not derived."""
         site = Site(f"source {name}", caller())
         if not _has_table(source):
             raise site.error(
-                DefinitionError, f"is given {source!r}", hint="give a StatefulSource that names its table"
+                DefinitionError, f"is given {source!r}", hint="give a source that names its table"
             )
         spec = SourceSpec(name, source, location=site.location)
         self._definition.add_source(site, spec)
@@ -131,4 +131,4 @@ class Stream:
 
 
 def _has_table(source: Any) -> bool:
-    return isinstance(source, StatefulSource) and isinstance(getattr(source, "table", None), TableMeta)
+    return isinstance(source, Source) and isinstance(getattr(source, "table", None), TableMeta)

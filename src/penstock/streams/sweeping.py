@@ -19,6 +19,7 @@ from penstock.streams.holds import Holds
 from penstock.streams.layout import GROUP, epoch_of, group_of, grouped
 from penstock.streams.log import EpochLog
 from penstock.streams.model import SCOPE, Epoch, Standing
+from penstock.streams.shuffling import waiting_runs
 
 
 class Sweeper:
@@ -76,6 +77,17 @@ class Sweeper:
         named = {path for each in self._records.decisions(SCOPE) for path in _pointers(each)}
         spare = [path for path in found if path not in named and _is_upto(path, limit)]
         return self._delete(spare, *folders)
+
+    def runs(self, limit: int) -> int:
+        """Delete run files of epochs up to ``limit`` that the last committed epoch does not refer to."""
+        found = [path for path, _ in self._storage.list(self._layout.runs) if _is_upto(path, limit)]
+        if not found:
+            return 0
+        decision = self._records.decision(SCOPE, self._log.committed())
+        if decision is None:
+            return 0
+        named = waiting_runs(self._storage, (Standing.decode(text) for text in decision.frontiers.values()))
+        return self._delete([path for path in found if path not in named], self._layout.runs)
 
     def segments(self) -> int:
         """Delete segments that were merged into others, once nobody reads the log as it was."""

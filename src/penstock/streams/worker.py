@@ -25,6 +25,7 @@ from penstock.storage import Storage
 from penstock.streams.ingest import Ingestion, Limits, Polled
 from penstock.streams.layout import Layout
 from penstock.streams.model import END, OPEN, Brought, PartName, PartState, Pointer, Standing
+from penstock.streams.shuffling import NOTHING, Shuffle, ShuffleWork
 
 if TYPE_CHECKING:
     from penstock.streams.stream import SourceSpec
@@ -75,9 +76,17 @@ class Allowance:
         self._row = 0.0
         self._sizes: dict[str, float] = {}
 
-    def limits(self, sharers: int) -> Limits | None:
-        """What one of ``sharers`` instances may poll now; None for nothing."""
-        left = self._left() // max(1, sharers)
+    @property
+    def least(self) -> Limits:
+        """For what must be read although there is no room."""
+        return self._limits
+
+    def limits(self, sharers: int, used: int = 0) -> Limits | None:
+        """What one of ``sharers`` instances may poll now; None for nothing.
+
+        ``used`` are bytes beside those of the queue.
+        """
+        left = (self._left() - used) // max(1, sharers)
         if left <= 0:
             return None
         # One row at the least, or a row that is larger than its share would stop everything for good.
@@ -134,6 +143,11 @@ class StreamWorker(Participant):
         self._listed_at = -inf
         self._listings: dict[Pointer, Mapping[str, frozenset[str]]] = {}
         self._fence = threading.Event()
+        self._shuffle = Shuffle(sources, storage)
+
+    @property
+    def shuffle(self) -> Shuffle:
+        return self._shuffle
 
     @property
     def holding(self) -> Holding:
@@ -163,6 +177,7 @@ class StreamWorker(Participant):
         # Whatever states these are, they go into a file of this instance's own with its next answer.
         self._holding = Holding(mine, Standing(None, None, _newest(standings)), listed)
         self._known = committed.epoch if committed else 0
+        self._shuffle.follow(standings, self._known)
         self._listed_at = -inf
         self._asked = {name: epoch for name, epoch in self._asked.items() if name in mine}
 
@@ -215,6 +230,8 @@ class StreamWorker(Participant):
             self._write_listing(before, listed, barrier.epoch),
             newest,
             self._write_finished(before, parts, barrier.epoch),
+            self._write_report(polled, parts, barrier.epoch),
+            self._write_session(barrier.epoch),
         )
         brought = self._write_portion(polled, barrier.epoch)
         self._check_fence()
@@ -227,9 +244,11 @@ class StreamWorker(Participant):
         )
 
     def _poll(self, holding: Holding, barrier: Barrier) -> Polled:
-        limits = self._allowance.limits(len(barrier.required))
-        parts = holding.open
-        if not parts or limits is None:
+        limits = self._allowance.limits(len(barrier.required), self._shuffle.session.bytes)
+        parts, work = self._divided(holding, barrier, has_room=limits is not None)
+        if limits is None:
+            parts = {}
+        if not parts and not work:
             return Polled({})
         prefix = f"{self._layout.epoch_rows(barrier.epoch)}/{self._own}"
         thresholds = {
@@ -237,11 +256,27 @@ class StreamWorker(Participant):
             for name, newest in holding.standing.newest.items()
             if (spec := self._sources[name]).timestamps is not None
         }
-        polled = self._ingestion.poll(prefix, parts, limits, thresholds, self._asked)
+        polled = self._ingestion.poll(
+            prefix, parts, limits or self._allowance.least, thresholds, self._asked, work
+        )
         reach("stream.polled")
         self._asked.update(dict.fromkeys(polled.states, barrier.epoch))
         self._allowance.learn(polled)
         return polled
+
+    def _divided(self, holding: Holding, barrier: Barrier, *, has_room: bool) -> tuple[Parts, ShuffleWork]:
+        """The parts that are polled, and what is done for journals."""
+        if not self._shuffle:
+            return holding.open, NOTHING
+        journals = {name: known for name, known in holding.open.items() if self._shuffle.is_journal(name)}
+        parts = {name: known for name, known in holding.open.items() if name not in journals}
+        prefix = f"{self._layout.epoch_runs(barrier.epoch)}/{self._own}"
+        self._shuffle.forget()
+
+        def owns(source: str, queue: str) -> bool:
+            return part_owner(self._seats, source, queue) == self._member
+
+        return parts, self._shuffle.work(barrier.epoch, prefix, journals, owns, has_room)
 
     def _watermark(self, before: Holding, complete: bool | None) -> int | None:
         """What this instance has to say about the end. None: it has no part in it.
@@ -326,6 +361,7 @@ class StreamWorker(Participant):
         standing = replace(self._holding.standing, newest=newest)
         self._holding = replace(self._holding, parts=parts, standing=standing, listed=listed)
         self._known = decision.epoch
+        self._shuffle.follow(standings, decision.epoch)
 
     def _listing(self, standing: Standing) -> Mapping[str, frozenset[str]]:
         """The parts that ``standing`` points to.
@@ -373,6 +409,23 @@ class StreamWorker(Participant):
             self._storage, path, {"sources": {name: sorted(parts) for name, parts in listed.items()}}
         )
 
+    def _write_report(self, polled: Polled, parts: Parts, epoch: int) -> Pointer | None:
+        """What slices of this instance did."""
+        if not self._shuffle:
+            return None
+        report = self._shuffle.report(epoch, polled.progress, polled.runs, parts)
+        if not report.files and not report.progress.journals:
+            return None
+        path = self._layout.report_file(epoch, self._member, self._life)
+        return Pointer.write(self._storage, path, {"report": report.to_json()})
+
+    def _write_session(self, epoch: int) -> Pointer | None:
+        """Where the shuffle stands, if this instance is the one to write it down."""
+        if not self._shuffle or part_owner(self._seats, "", "session") != self._member:
+            return None
+        path = self._layout.session_file(epoch, self._member, self._life)
+        return Pointer.write(self._storage, path, {"session": self._shuffle.session.to_json()})
+
     def _write_portion(self, polled: Polled, epoch: int) -> Brought | None:
         if not polled.files and not polled.dropped:
             return None
@@ -399,17 +452,20 @@ class StreamWorker(Participant):
                 if path not in kept:
                     self._storage.delete(path)
             self._storage.remove_empty(self._layout.epoch_rows(epoch))
+            self._storage.remove_empty(self._layout.epoch_runs(epoch))
         except Exception as error:
             _log.warning("files of epoch %d, which was given up, were not deleted: %s", epoch, error)
 
     def _written_for(self, epoch: int) -> Iterable[str]:
         """The paths of all files of this instance for an epoch, whether they are there or not."""
-        for path, _ in self._storage.list(self._layout.epoch_rows(epoch)):
-            # Those that are not complete begin with a point.
-            if path.rpartition("/")[2].removeprefix(".").startswith(f"{self._own}-"):
-                yield path
         layout = self._layout
-        for place in (layout.portion, layout.states_file, layout.finished_file, layout.listing):
+        for folder in (layout.epoch_rows(epoch), layout.epoch_runs(epoch)):
+            for path, _ in self._storage.list(folder):
+                # Those that are not complete begin with a point.
+                if path.rpartition("/")[2].removeprefix(".").startswith(f"{self._own}-"):
+                    yield path
+        places = (layout.portion, layout.states_file, layout.finished_file, layout.listing)
+        for place in (*places, layout.report_file, layout.session_file):
             yield place(epoch, self._member, self._life)
 
     # moving
@@ -425,7 +481,10 @@ class StreamWorker(Participant):
         leaving = {
             name: known
             for name, known in before.open.items()
-            if barrier.target and part_owner(barrier.target, name.source, name.part) != self._member
+            if barrier.target
+            and part_owner(barrier.target, name.source, name.part) != self._member
+            # The state of a journal is all there is of it.
+            and not self._shuffle.is_journal(name)
         }
         polled = self._ingestion.collect(leaving) if leaving else Polled({})
         parts = {**before.parts, **polled.states}

@@ -49,7 +49,7 @@ def jsonl_schema(file: Stamp, declared: pa.Schema | None) -> pa.Schema:
     them, and one document may differ from the next.
     """
     if declared is not None:
-        return pa.schema([pa.field(field.name, _readable(field.type)) for field in declared])
+        return readable_schema(declared)
     text = head(file)
     records = json_records(text, final=len(text) < HEAD)
     if not records.consumed:
@@ -65,6 +65,11 @@ def jsonl_schema(file: Stamp, declared: pa.Schema | None) -> pa.Schema:
             hint="JSON lines have one document on each line; convert the file",
         ) from error
     return pa.schema([pa.field(field.name, _lasting(field.type)) for field in inferred])
+
+
+def readable_schema(declared: pa.Schema) -> pa.Schema:
+    """How pyarrow's JSON reader can make what is declared; what comes is then cast."""
+    return pa.schema([pa.field(field.name, _readable(field.type)) for field in declared])
 
 
 def _read(text: pa.Buffer, schema: pa.Schema | None, unexpected: str) -> pa.Table:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.pipeline.fingerprint import code_digest
-from penstock.sources.base import StatefulSource
+from penstock.sources.base import Source
 from penstock.tables import Table, schema_id
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class SourceSpec:
     """A source under its name in a stream."""
 
     name: str
-    source: StatefulSource
+    source: Source
     timestamps: Timestamps | None = None
     location: str = ""
 

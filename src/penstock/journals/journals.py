@@ -1,0 +1,102 @@
+"""A folder or object-store URL that holds journals."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.errors import BadInput
+from penstock.journals import listing, names
+from penstock.journals.fragments import Fragment, head
+from penstock.storage import Storage
+
+if TYPE_CHECKING:
+    from penstock.journals.reading import JournalReader
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A journal at a glance: ``bytes`` is what its files take, ``written`` seconds since 1970."""
+
+    journal: str
+    fragments: int
+    bytes: int
+    begin: int
+    head: int
+    written: float | None
+
+
+class Journals:
+    """All journals below a root. It holds nothing but the root, so that it can travel to executors."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.storage = Storage(root)
+
+    def __repr__(self) -> str:
+        return f"Journals({self.storage.root!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Journals) and other.storage == self.storage
+
+    def __hash__(self) -> int:
+        return hash(self.storage)
+
+    @property
+    def root(self) -> str:
+        return self.storage.root
+
+    def list(self, prefix: str = "") -> list[str]:
+        """The names of all journals that begin with ``prefix``, sorted.
+
+        A journal is a folder with a fragment or a spool in it. Folders below one whose name ends with a
+        pivot belong to that journal.
+        """
+        return listing.journal_names(self.storage, prefix)
+
+    def summaries(self, prefix: str = "") -> tuple[Summary, ...]:
+        """All journals that begin with ``prefix``, at a glance, with one listing of an object store."""
+        found = listing.everything(self.storage, prefix).items()
+        return tuple(summary for name, files in found if (summary := self._summary(name, files)))
+
+    def fragments(self, journal: str) -> tuple[Fragment, ...]:
+        """The fragments of a journal, sorted; none if there is no such journal."""
+        return tuple(fragment for fragment in self.everything(journal) if not fragment.is_spool)
+
+    def everything(self, journal: str) -> tuple[Fragment, ...]:
+        """The fragments of a journal and its spool, sorted; none if there is no such journal."""
+        return tuple(listing.fragments(self.storage, names.check(journal)))
+
+    def begin(self, journal: str) -> int | None:
+        """The first offset that is still there; None if there is no such journal."""
+        return min((fragment.begin for fragment in self.everything(journal)), default=None)
+
+    def head(self, journal: str) -> int | None:
+        """The write head: the end of what can be read. None if there is no such journal."""
+        return head(self.everything(journal))
+
+    def reader(self, journal: str, offset: int = 0) -> JournalReader:
+        """Reads a journal from an offset on, which must be the begin of a line."""
+        from penstock.journals.reading import JournalReader
+
+        return JournalReader(self, journal, offset)
+
+    def _summary(self, journal: str, files: Iterable[listing.File]) -> Summary | None:
+        found = []
+        for file in files:
+            try:
+                found.append(listing.as_fragment(self.storage, file))
+            except BadInput:
+                continue  # reading and verifying tell of it
+        known = [fragment for fragment in found if fragment is not None]
+        if not known:
+            return None
+        return Summary(
+            journal,
+            sum(not fragment.is_spool for fragment in known),
+            sum(fragment.size or 0 for fragment in known),
+            min(fragment.begin for fragment in known),
+            max(fragment.end for fragment in known),
+            max((fragment.modified for fragment in known if fragment.modified), default=None),
+        )

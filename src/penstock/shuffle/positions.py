@@ -1,0 +1,75 @@
+"""Where a slice stands in a journal: how far it was read, and what each producer has left open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from penstock.shuffle.frontier import Mark
+from penstock.shuffle.parsing import integer, listed, versioned
+from penstock.shuffle.sequencing import Sequence
+
+_VERSION = 1
+_CLOCKS = (1 << 64) - 1
+_OFFSETS = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Of one producer: its sequence, and minus the end of the last line that was read of it."""
+
+    sequence: Sequence = field(default_factory=Sequence)
+    end: int = 0
+
+    def mark(self, producer: int) -> Mark:
+        offset = self.sequence.begin if self.sequence.is_open else -self.end
+        return Mark(producer, self.sequence.last_commit, 0, offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The state of a journal: everything before ``offset`` was read.
+
+    Of open transactions, nothing was handed on. ``left_out`` are documents that were not handed on because
+    they were invalid, ``lost`` are bytes that were skipped because the journal has them no more.
+    """
+
+    offset: int = 0
+    producers: Mapping[int, Standing] = field(default_factory=dict)
+    left_out: int = 0
+    lost: int = 0
+
+    @property
+    def clock(self) -> int:
+        """The newest clock that was read: the smaller it is, the further the journal is behind."""
+        each = (max(s.sequence.last_commit, s.sequence.max_continue) for s in self.producers.values())
+        return max(each, default=0)
+
+    def to_state(self) -> dict[str, Any]:
+        producers = {
+            f"{producer:012x}": [s.sequence.last_commit, s.sequence.max_continue, s.sequence.begin, s.end]
+            for producer, s in sorted(self.producers.items())
+        }
+        body = {"offset": self.offset, "producers": producers, "left_out": self.left_out, "lost": self.lost}
+        return {"version": _VERSION, **body}
+
+    @classmethod
+    def from_state(cls, found: Any) -> Self:
+        """What `to_state` gave, None for a journal that was never read; `BadState` for anything else."""
+        if found is None:
+            return cls()
+        body = versioned(found, "a position", _VERSION, {"offset", "producers", "left_out", "lost"})
+        producers = {int(name, 16): _standing(entry) for name, entry in body["producers"].items()}
+        counts = (integer(body[name], name, _OFFSETS) for name in ("left_out", "lost"))
+        return cls(integer(body["offset"], "an offset", _OFFSETS), producers, *counts)
+
+
+def _standing(entry: Any) -> Standing:
+    last, most, begin, end = listed(entry, "a producer", 4)
+    sequence = Sequence(
+        integer(last, "a clock", _CLOCKS),
+        integer(most, "a clock", _CLOCKS),
+        integer(begin, "a begin", _OFFSETS, -1),
+    )
+    return Standing(sequence, integer(end, "an end", _OFFSETS))

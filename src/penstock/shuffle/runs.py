@@ -1,0 +1,193 @@
+"""Run files: what a slice hands to the queues, each queue's documents together and in the order of clocks.
+
+A slice cannot hold all that it reads. It sorts what fits into memory, and writes that as one *run* for each
+queue, a record batch of its file; a queue then merges the runs that are meant for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.storage import FileRecord, Storage
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+CLOCK = "_clock"
+GROUP = "_group"
+COMMIT = "_commit"
+_HIDDEN = (pa.field(CLOCK, pa.uint64()), pa.field(GROUP, pa.uint64()), pa.field(COMMIT, pa.uint64()))
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Rows of one queue in a run file, ordered by clock, from the clock ``first`` to ``last``."""
+
+    batch: int
+    queue: int
+    rows: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunFile:
+    """A file of runs that a slice wrote for the documents of one source in one epoch."""
+
+    source: str
+    epoch: int
+    record: FileRecord
+    runs: tuple[Run, ...]
+
+    def of_queue(self, queue: int) -> tuple[Run, ...]:
+        return tuple(run for run in self.runs if run.queue == queue)
+
+    def to_json(self) -> dict[str, Any]:
+        runs = [[run.batch, run.queue, run.rows, run.first, run.last] for run in self.runs]
+        return {"source": self.source, "epoch": self.epoch, "record": self.record.to_json(), "runs": runs}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Self:
+        runs = tuple(Run(*run) for run in found["runs"])
+        return cls(found["source"], found["epoch"], FileRecord.from_json(found["record"]), runs)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Documents that are committed in their journals, as columns of one length.
+
+    ``group`` is the `group_id` of journal and producer, ``commit`` the clock under which a document became
+    committed.
+    """
+
+    rows: pa.RecordBatch
+    clock: Array
+    group: Array
+    commit: Array
+    queue: Array
+
+
+class RunWriter:
+    """Writes run files, one for each source. They are complete when the block ends without an error."""
+
+    def __init__(self, storage: Storage, prefix: str, epoch: int, codec: str | None) -> None:
+        self._storage = storage
+        self._prefix = prefix
+        self._epoch = epoch
+        self._options = pa.ipc.IpcWriteOptions(compression=codec)
+        self._stack = ExitStack()
+        self._open: dict[str, _Open] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            try:
+                for each in self._open.values():
+                    each.writer.close()
+            except BaseException as failed:
+                self._stack.__exit__(type(failed), failed, failed.__traceback__)
+                raise
+        self._stack.__exit__(kind, error, trace)
+
+    @property
+    def written(self) -> list[RunFile]:
+        """The files, once the block has ended."""
+        return [
+            RunFile(source, self._epoch, each.sink.record(each.path, each.rows), tuple(each.runs))
+            for source, each in self._open.items()
+        ]
+
+    def add(self, source: str, settled: Settled) -> None:
+        """Write documents as one run for each queue that gets some."""
+        if not settled.rows.num_rows:
+            return
+        order = np.lexsort((settled.clock, settled.queue))
+        queue, clock = settled.queue[order], settled.clock[order]
+        hidden = [pa.array(column[order]) for column in (settled.clock, settled.group, settled.commit)]
+        rows = settled.rows.take(pa.array(order))
+        schema = pa.schema([*rows.schema, *_HIDDEN])
+        batch = pa.RecordBatch.from_arrays([*rows.columns, *hidden], schema=schema)
+        target = self._target(source, schema)
+        begins = np.flatnonzero(np.concatenate(([True], queue[1:] != queue[:-1])))
+        for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(queue)], strict=True):
+            target.writer.write_batch(batch.slice(begin, end - begin))
+            run = Run(
+                len(target.runs), int(queue[begin]), end - begin, int(clock[begin]), int(clock[end - 1])
+            )
+            target.runs.append(run)
+            target.rows += end - begin
+
+    def _target(self, source: str, schema: pa.Schema) -> _Open:
+        if source not in self._open:
+            path = f"{self._prefix}-{source}.arrow"
+            sink = self._stack.enter_context(self._storage.create(path))
+            writer = pa.ipc.new_file(pa.PythonFile(sink, mode="w"), schema, options=self._options)
+            self._open[source] = _Open(path, sink, writer)
+        return self._open[source]
+
+
+@dataclass(slots=True)
+class _Open:
+    """A run file on its way."""
+
+    path: str
+    sink: Any
+    writer: Any
+    runs: list[Run] = field(default_factory=list)
+    rows: int = 0
+
+
+def group_id(journal: str, producer: int) -> int:
+    """A number that stands for a producer in a journal, the same everywhere."""
+    digest = hashlib.blake2b(f"{producer:012x}/{journal}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+def commits_by_group(commits: Mapping[tuple[str, int], int]) -> Commits:
+    """Clocks by journal and producer, for the rows of run files."""
+    return Commits.of((group_id(*key), clock) for key, clock in commits.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """Up to which commit the documents of some groups count."""
+
+    group: Array
+    clock: Array
+
+    @classmethod
+    def of(cls, each: Iterable[tuple[int, int]]) -> Self:
+        pairs = sorted(each)
+        return cls(np.array([p[0] for p in pairs], np.uint64), np.array([p[1] for p in pairs], np.uint64))
+
+    def __bool__(self) -> bool:
+        return len(self.group) > 0
+
+    def covers(self, batch: pa.RecordBatch) -> Array:
+        """Which rows of a run belong to one of the groups and were committed up to its clock."""
+        groups, commits = batch.column(GROUP).to_numpy(), batch.column(COMMIT).to_numpy()
+        if not self:
+            return np.zeros(len(groups), np.bool_)
+        places = np.minimum(np.searchsorted(self.group, groups), len(self.group) - 1)
+        found: Array = (self.group[places] == groups) & (commits <= self.clock[places])
+        return found
+
+
+def without_hidden(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The fields of the documents alone."""
+    return batch.select(batch.schema.names[: -len(_HIDDEN)])
+
+
+def clocks(batches: Sequence[pa.RecordBatch]) -> Array:
+    return np.concatenate([batch.column(CLOCK).to_numpy() for batch in batches])

@@ -1,0 +1,317 @@
+"""A slice: reads journals on from where they stand, sequences documents, and writes runs for the queues.
+
+The journal that is furthest behind is read first, a piece at a time; those of a higher priority come before
+all others. Documents of a transaction are handed on when its ack is read. What an earlier call has read of it
+is read again then, so that nothing is kept of a transaction that is open, however large it is.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from penstock.errors import PenstockError
+from penstock.journals.documents import decode_hints
+from penstock.journals.uuids import Flag
+from penstock.shuffle import vector
+from penstock.shuffle.columns import Lines, Piece
+from penstock.shuffle.frontier import Frontier, Mark, reduce
+from penstock.shuffle.positions import Position, Standing
+from penstock.shuffle.readers import Readers
+from penstock.shuffle.rows import RowMaker
+from penstock.shuffle.runs import RunWriter, Settled, group_id
+from penstock.shuffle.sequencing import Sequence
+from penstock.sources.journals import JournalSource
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+BLOCK = 16 << 20
+"""So many bytes are parsed, sequenced and sorted at once."""
+_PIECE = 64 << 10
+_PIECES = 4096
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Read:
+    """A journal that a source reads."""
+
+    source: str
+    journal: str
+
+    def __str__(self) -> str:
+        return f"{self.source}/{self.journal}"
+
+
+@dataclass(frozen=True, slots=True)
+class SliceLimits:
+    """What one call may read: bytes of journals, documents that are handed on, and seconds."""
+
+    bytes: int
+    rows: int
+    seconds: float
+
+
+class Slice:
+    """Reads some journals of one or several sources.
+
+    ``now`` is the clock up to which documents may be read, before the delay of their source.
+    """
+
+    def __init__(
+        self, sources: Mapping[str, JournalSource], writer: RunWriter, limits: SliceLimits, now: int
+    ) -> None:
+        self._sources = sources
+        self._makers = {name: RowMaker(name, source) for name, source in sources.items()}
+        self._writer = writer
+        self._limits = limits
+        self._now = now
+        self._readers = Readers(sources)
+        self._before: dict[Read, Position] = {}
+        self._positions: dict[Read, Position] = {}
+        self._delayed: set[Read] = set()
+        self._marks: dict[tuple[str, int], Mark] = {}
+        self.bytes = 0
+        self.rows = 0
+
+    @property
+    def positions(self) -> dict[Read, Position]:
+        """Where the journals stand that were read."""
+        return {read: at for read, at in self._positions.items() if at != self._before[read]}
+
+    @property
+    def progress(self) -> Frontier:
+        """The marks of producers that moved, and of those that acks hint at."""
+        return Frontier.of((journal, mark) for (journal, _), mark in self._marks.items())
+
+    def read(self, positions: Mapping[Read, Position]) -> None:
+        """Read the journals on, until they have nothing more or a limit is reached."""
+        self._before, self._positions = dict(positions), dict(positions)
+        deadline = time.monotonic() + self._limits.seconds
+        with self._readers:
+            for _, level in groupby(sorted(positions, key=self._rank), key=self._rank):
+                waiting = [(self._positions[read].clock, read) for read in level]
+                heapq.heapify(waiting)
+                while waiting and not self._is_full and time.monotonic() < deadline:
+                    self._read_block(waiting)
+
+    def _rank(self, read: Read) -> int:
+        return -self._sources[read.source].priority
+
+    @property
+    def _is_full(self) -> bool:
+        return self.bytes >= self._limits.bytes or self.rows >= self._limits.rows
+
+    def _read_block(self, waiting: list[tuple[int, Read]]) -> None:
+        """Read a piece of each journal, those that are behind first, until there is enough to work on."""
+        size = max(_PIECE, BLOCK // len(waiting))
+        pieces: dict[str, list[Piece]] = {}
+        came: list[Read] = []
+        gathered = 0
+        while waiting and gathered < BLOCK and len(came) < _PIECES:
+            left = self._limits.bytes - self.bytes - gathered
+            if left <= 0:
+                break
+            _, read = heapq.heappop(waiting)
+            piece = self._piece(read, min(size, max(left, _PIECE)))
+            if piece is not None:
+                pieces.setdefault(read.source, []).append(piece)
+                came.append(read)
+                gathered += len(piece.data)
+        for source, each in pieces.items():
+            self._take(source, each)
+        self.bytes += gathered
+        for read in came:
+            if read not in self._delayed:
+                heapq.heappush(waiting, (self._positions[read].clock, read))
+
+    def _piece(self, read: Read, size: int) -> Piece | None:
+        before = self._positions[read]
+        chunk, lost = self._readers.next(read, before.offset, size)
+        if lost:
+            self._positions[read] = replace(before, offset=before.offset + lost, lost=before.lost + lost)
+        return None if chunk is None else Piece(read.journal, chunk.begin, chunk.data)
+
+    # what becomes of documents
+
+    def _take(self, source: str, pieces: list[Piece]) -> None:
+        lines = self._makers[source].parser.parse(pieces)
+        lines, ends = self._in_time(source, lines, pieces)
+        groups = _Groups.of(source, lines, self._positions)
+        stamps = lines.stamps
+        documents = vector.Documents(groups.group, stamps.flag, stamps.clock, lines.offset)
+        decision = vector.decide(documents, groups.before, groups.name)
+        chosen = np.flatnonzero(decision.verdict == vector.SETTLED)
+        left_out = self._hand_on(
+            source, lines, chosen, decision.commit[chosen], groups.ids[groups.group[chosen]]
+        )
+        for replay in decision.replays:
+            left_out = left_out + self._replay(source, groups, replay)
+        self._note(source, lines, groups, decision, ends, left_out)
+        self._note_hints(source, lines, groups)
+
+    def _in_time(self, source: str, lines: Lines, pieces: list[Piece]) -> tuple[Lines, dict[str, int]]:
+        """The documents whose delay has passed, and where each journal was read up to.
+
+        A journal is cut at the first that must wait.
+        """
+        ends = {piece.journal: piece.begin + len(piece.data) for piece in pieces}
+        limit = self._now - self._sources[source].delay
+        early = np.flatnonzero(lines.stamps.clock > np.uint64(max(limit, 0)))
+        if not len(early):
+            return lines, ends
+        journals, first = np.unique(lines.journal[early], return_index=True)
+        kept = np.ones(len(lines), np.bool_)
+        for number, line in zip(journals.tolist(), early[first].tolist(), strict=True):
+            kept[line:] &= lines.journal[line:] != number
+            ends[lines.journals[number]] = int(lines.offset[line])
+            self._delayed.add(Read(source, lines.journals[number]))
+        return lines.select(np.flatnonzero(kept)), ends
+
+    def _hand_on(self, source: str, lines: Lines, chosen: Array, commit: Array, group: Array) -> list[str]:
+        """Write documents to the runs; the journals of those that were left out, one name for each."""
+        inside = self._asked_for(source, lines.stamps.clock[chosen])
+        chosen, commit, group = chosen[inside], commit[inside], group[inside]
+        if not len(chosen):
+            return []
+        maker = self._makers[source]
+        valid = maker.valid(lines, chosen)
+        out = []
+        if len(valid) < len(chosen):
+            kept = np.isin(chosen, valid)
+            out = [lines.journals[number] for number in lines.journal[chosen[~kept]].tolist()]
+            chosen, commit, group = chosen[kept], commit[kept], group[kept]
+        rows = maker.rows(lines, chosen)
+        clock = lines.stamps.clock[chosen]
+        self._writer.add(source, Settled(rows, clock, group, commit, maker.queues(rows, clock)))
+        self.rows += len(chosen)
+        return out
+
+    def _asked_for(self, source: str, clock: Array) -> Array:
+        wanted = np.ones(len(clock), np.bool_)
+        first, end = self._sources[source].not_before, self._sources[source].not_after
+        if first is not None:
+            wanted &= clock >= np.uint64(first)
+        if end is not None:
+            wanted &= clock < np.uint64(end)
+        return wanted
+
+    def _replay(self, source: str, groups: _Groups, replay: vector.Replay) -> list[str]:
+        """Read a transaction again from its begin, and hand on what was read of it before this call."""
+        read, producer = groups.reads[replay.group], groups.producers[replay.group]
+        out: list[str] = []
+        for piece in self._readers.again(read, replay.begin, replay.end, BLOCK):
+            lines = self._makers[source].parser.parse([piece])
+            own = np.flatnonzero(lines.stamps.producer == np.uint64(producer))
+            stamps = lines.stamps
+            documents = vector.Documents(
+                np.zeros(len(own), np.int64), stamps.flag[own], stamps.clock[own], lines.offset[own]
+            )
+            chosen = own[vector.replayed(replay, documents)]
+            if len(chosen):
+                replay = replace(replay, after=int(stamps.clock[chosen].max()))
+                commit = np.full(len(chosen), replay.upto, np.uint64)
+                group = np.full(len(chosen), groups.ids[replay.group], np.uint64)
+                out += self._hand_on(source, lines, chosen, commit, group)
+        return out
+
+    # what is remembered
+
+    def _note(
+        self,
+        source: str,
+        lines: Lines,
+        groups: _Groups,
+        decision: vector.Decision,
+        ends: Mapping[str, int],
+        left_out: list[str],
+    ) -> None:
+        last = np.zeros(len(groups.before), np.int64)
+        last[groups.group] = lines.end
+        moved: dict[Read, dict[int, Standing]] = {}
+        for number, sequence in enumerate(decision.after):
+            read, producer = groups.reads[number], groups.producers[number]
+            standing = Standing(sequence, int(last[number]))
+            moved.setdefault(read, {})[producer] = standing
+            if sequence != groups.before[number]:
+                self._mark(str(read), standing.mark(producer))
+        for journal, end in ends.items():
+            read = Read(source, journal)
+            before = self._positions[read]
+            self._positions[read] = replace(
+                before,
+                offset=end,
+                producers={**before.producers, **moved.get(read, {})},
+                left_out=before.left_out + left_out.count(journal),
+            )
+
+    def _note_hints(self, source: str, lines: Lines, groups: _Groups) -> None:
+        """The hints of acks that commit something, for all sources of the cohort that read the journal."""
+        known = np.array([each.last_commit for each in groups.before], np.uint64)
+        is_new = (lines.stamps.flag == Flag.ACK) & (lines.stamps.clock > known[groups.group])
+        found: dict[tuple[str, int], int] = {}
+        for number in np.flatnonzero(is_new).tolist():
+            line = lines.line(number)
+            if b'"hints"' not in line:
+                continue
+            try:
+                hints = decode_hints(json.loads(line).get("hints", []))
+            except PenstockError as error:
+                raise type(error)(f"{lines.where(number)}: {error.what}", hint=error.hint) from error
+            for hint in hints:
+                key = hint.journal, hint.producer
+                found[key] = max(hint.clock, found.get(key, 0))
+        cohort = self._sources[source].cohort
+        others = [(name, other) for name, other in self._sources.items() if other.cohort == cohort]
+        for (journal, producer), clock in found.items():
+            for name, other in others:
+                if other.matches(journal):
+                    self._mark(f"{name}/{journal}", Mark(producer, 0, clock, 0))
+
+    def _mark(self, journal: str, mark: Mark) -> None:
+        key = journal, mark.producer
+        before = self._marks.get(key)
+        if before is None:
+            self._marks[key] = mark
+        else:
+            merged = reduce(Frontier({journal: (before,)}), Frontier({journal: (mark,)}))
+            self._marks[key] = merged.journals[journal][0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """The producers by journal of some documents, numbered."""
+
+    group: Array
+    reads: tuple[Read, ...]
+    producers: tuple[int, ...]
+    before: tuple[Sequence, ...]
+    ids: Array
+
+    @classmethod
+    def of(cls, source: str, lines: Lines, positions: Mapping[Read, Position]) -> _Groups:
+        keys = (lines.journal.astype(np.uint64) << np.uint64(48)) | lines.stamps.producer
+        unique, group = np.unique(keys, return_inverse=True)
+        reads = tuple(Read(source, lines.journals[key >> 48]) for key in unique.tolist())
+        producers = tuple(key & ((1 << 48) - 1) for key in unique.tolist())
+        before = tuple(
+            positions[read].producers.get(producer, Standing()).sequence
+            for read, producer in zip(reads, producers, strict=True)
+        )
+        ids = [group_id(str(read), producer) for read, producer in zip(reads, producers, strict=True)]
+        return cls(group, reads, producers, before, np.array(ids, np.uint64))
+
+    def name(self, number: int) -> tuple[str, int]:
+        return self.reads[number].journal, self.producers[number]
+
+
+def by_share(reads: Iterable[Read], shares: int) -> Iterator[tuple[Read, ...]]:
+    """Journals in as many heaps."""
+    each = sorted(reads)
+    return (tuple(each[n::shares]) for n in range(shares))

@@ -1,0 +1,124 @@
+"""How far a stream has read its journals, seen from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.cluster.keys import Keys
+from penstock.cluster.records import Records
+from penstock.cluster.room import Room
+from penstock.errors import UsageError
+from penstock.journals import Journals
+from penstock.shuffle.frontier import Frontier
+from penstock.shuffle.positions import Position
+from penstock.shuffle.session import Session
+from penstock.sources.state import decode
+from penstock.storage import Storage
+from penstock.store.base import Store
+from penstock.streams import registry
+from penstock.streams.model import SCOPE, PartName, Standing
+from penstock.streams.shuffling import read_session
+
+
+@dataclass(frozen=True, slots=True)
+class JournalView:
+    """A journal: ``head`` is None where it is not there any more, ``open`` counts open transactions."""
+
+    source: str
+    journal: str
+    position: Position
+    head: int | None
+
+    @property
+    def behind(self) -> int:
+        """The bytes that were not read yet."""
+        return max(0, self.head - self.position.offset) if self.head is not None else 0
+
+    @property
+    def open(self) -> int:
+        return sum(each.sequence.is_open for each in self.position.producers.values())
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierView:
+    """Where a stream stands after ``epoch``.
+
+    ``waiting`` are bytes that were read and are not visible yet, ``awaited`` are journal, producer and clock
+    of the hints that they wait for.
+    """
+
+    stream: str
+    epoch: int
+    journals: tuple[JournalView, ...]
+    waiting: int
+    awaited: tuple[tuple[str, int, int], ...]
+
+    @property
+    def behind(self) -> int:
+        return sum(each.behind for each in self.journals)
+
+    @property
+    def frontier(self) -> Frontier:
+        """Marks by journal, as they were committed."""
+        return Frontier.of(
+            (f"{each.source}/{each.journal}", standing.mark(producer))
+            for each in self.journals
+            for producer, standing in each.position.producers.items()
+        )
+
+
+def look(store: Store, storage: Storage, name: str) -> FrontierView:
+    """The frontier of a stream; `UsageError` if there is no such stream, or it reads no journals."""
+    record = registry.load(store, name)
+    sources = record.definition.get("sources", {})
+    roots = {source: told["place"]["journals"] for source, told in sources.items() if _has_journals(told)}
+    if not roots:
+        raise UsageError(f"stream {name} reads no journals", hint="see `penstock stream status`")
+    keys = Keys(record.layout.cluster)
+    committed = Room(store, keys).read().scope(SCOPE).committed
+    decision = Records(store, keys).decision(SCOPE, committed)
+    standings = [Standing.decode(text) for text in decision.frontiers.values()] if decision else []
+    session, reports = read_session(storage, standings)
+    heads = {source: _heads(root, sources[source]["place"]) for source, root in roots.items()}
+    positions = _positions(storage, standings, roots)
+    names = sorted({*positions, *_listed(storage, standings, roots)})
+    views = tuple(
+        JournalView(n.source, n.part, positions.get(n, Position()), heads[n.source].get(n.part))
+        for n in names
+    )
+    files = (*session.waiting, *(file for report in reports for file in report.files))
+    return FrontierView(name, committed, views, sum(f.record.bytes for f in files), _awaited(session))
+
+
+def _awaited(session: Session) -> tuple[tuple[str, int, int], ...]:
+    return tuple(sorted(set(session.awaited)))
+
+
+def _has_journals(told: Mapping[str, Any]) -> bool:
+    return "journals" in told.get("place", {})
+
+
+def _heads(root: str, place: Mapping[str, Any]) -> dict[str, int]:
+    return {each.journal: each.head for each in Journals(root).summaries(str(place.get("prefix", "")))}
+
+
+def _listed(storage: Storage, standings: list[Standing], sources: Mapping[str, object]) -> Iterator[PartName]:
+    for standing in standings:
+        if standing.listing is not None:
+            for source, parts in standing.listing.read(storage)["sources"].items():
+                yield from (PartName(source, part) for part in parts if source in sources)
+
+
+def _positions(
+    storage: Storage, standings: list[Standing], sources: Mapping[str, object]
+) -> dict[PartName, Position]:
+    found = {}
+    for standing in standings:
+        for pointer in standing.parts:
+            for text, (state, _) in pointer.read(storage)["parts"].items():
+                name = PartName.parse(text)
+                if name.source in sources:
+                    found[name] = Position.from_state(None if state is None else decode(text, state))
+    return found

@@ -1,0 +1,80 @@
+"""What one task of an epoch does for journals: it fills queues, and reads a slice of the journals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.shuffle.frontier import Frontier
+from penstock.shuffle.positions import Position
+from penstock.shuffle.queues import Show, documents
+from penstock.shuffle.runs import RunFile, RunWriter
+from penstock.shuffle.slices import Read, Slice, SliceLimits
+from penstock.storage import Storage
+from penstock.streams.intake import Intake
+from penstock.streams.model import PartName, PartState
+from penstock.streams.shuffling import ShuffleWork, journal_sources, state_of
+
+if TYPE_CHECKING:
+    from penstock.streams.flow.sources import SourceSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Sliced:
+    """What a slice did: where journals stand now, what it wrote, and how far producers have come."""
+
+    states: Mapping[PartName, PartState]
+    files: tuple[RunFile, ...]
+    progress: Frontier
+    read: int = 0
+    """Bytes of journals."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalTask:
+    """A task's share of the work."""
+
+    epoch: int
+    prefix: str
+    reads: Mapping[Read, Position]
+    shows: tuple[Show, ...]
+    queues: tuple[tuple[str, int], ...]
+    now: int
+
+    def show(self, sources: Mapping[str, SourceSpec], storage: Storage, intake: Intake) -> None:
+        """Merge what becomes visible, queue by queue."""
+        for source, queue in self.queues:
+            shows = [show for show in self.shows if show.file.source == source]
+            for batch in documents(storage, shows, queue):
+                intake.take(sources[source], f"queue {queue}", batch)
+            intake.next_file(source)
+
+    def read(
+        self,
+        sources: Mapping[str, SourceSpec],
+        storage: Storage,
+        limits: SliceLimits,
+        unique: str,
+        codec: str | None,
+    ) -> Sliced:
+        """Read this task's journals."""
+        if not self.reads:
+            return Sliced({}, (), Frontier())
+        with RunWriter(storage, f"{self.prefix}-{unique}", self.epoch, codec) as writer:
+            slice_ = Slice(journal_sources(sources), writer, limits, self.now)
+            slice_.read(self.reads)
+        names = {read: PartName(read.source, read.journal) for read in slice_.positions}
+        states = {names[read]: state_of(names[read], at) for read, at in slice_.positions.items()}
+        return Sliced(states, tuple(writer.written), slice_.progress, slice_.bytes)
+
+
+def journal_tasks(work: ShuffleWork, most: int) -> Iterator[JournalTask]:
+    """The work in as many tasks as can run at once; a queue is filled by one of them."""
+    if not work:
+        return
+    reads, queues = sorted(work.reads), work.queues if work.shows else ()
+    count = max(1, min(most, max(len(reads), len(queues))))
+    for number in range(count):
+        mine = {read: work.reads[read] for read in reads[number::count]}
+        yield JournalTask(work.epoch, work.prefix, mine, work.shows, queues[number::count], work.now)

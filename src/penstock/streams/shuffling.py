@@ -1,0 +1,187 @@
+"""An instance's part in the shuffle of journals: what its slices read, and which queues it fills.
+
+In an epoch, slices read and write runs; the epoch that follows shows what the session says may be seen. What
+that is follows from the last committed epoch alone, so that all instances agree on it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from penstock.errors import HintNotReached
+from penstock.journals.uuids import Ticker
+from penstock.shuffle import session as sessions
+from penstock.shuffle.frontier import Frontier, reduce
+from penstock.shuffle.positions import Position
+from penstock.shuffle.queues import Show
+from penstock.shuffle.runs import RunFile
+from penstock.shuffle.session import Promotion, Report, Session
+from penstock.shuffle.slices import Read
+from penstock.sources.journals import JournalSource
+from penstock.sources.state import decode, encode
+from penstock.storage import Storage
+from penstock.streams.flow.sources import SourceSpec
+from penstock.streams.model import PartName, PartState, Standing
+
+_log = logging.getLogger(__name__)
+
+_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ShuffleWork:
+    """What an instance does for journals in one epoch."""
+
+    epoch: int = 0
+    prefix: str = ""
+    reads: Mapping[Read, Position] = field(default_factory=dict)
+    shows: tuple[Show, ...] = ()
+    queues: tuple[tuple[str, int], ...] = ()
+    now: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.reads) or bool(self.shows and self.queues)
+
+
+NOTHING = ShuffleWork()
+
+
+class Shuffle:
+    """The journals of a stream, as one instance sees them."""
+
+    def __init__(
+        self, sources: Mapping[str, SourceSpec], storage: Storage, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._sources = journal_sources(sources)
+        self._storage = storage
+        self._clock = clock
+        self._ticker = Ticker()
+        self._session = Session()
+        self._promotions: tuple[Promotion, ...] = ()
+        self._spent: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self._sources)
+
+    @property
+    def session(self) -> Session:
+        """What the session stands at after the epoch that was followed last."""
+        return self._session
+
+    def is_journal(self, name: PartName) -> bool:
+        return name.source in self._sources
+
+    def follow(self, standings: Iterable[Standing], epoch: int) -> None:
+        """Take over what ``epoch`` committed."""
+        if not self._sources:
+            return
+        before, reports = read_session(self._storage, list(standings))
+        self._session, self._promotions = sessions.advance(
+            before, reports, epoch, self._clock(), self._cohort_of
+        )
+        self._spent = before.spent
+
+    def forget(self) -> None:
+        """Delete run files of which everything is visible since the last committed epoch."""
+        try:
+            for path in self._spent:
+                self._storage.delete(path)
+            for folder in {path.rpartition("/")[0] for path in self._spent}:
+                self._storage.remove_empty(folder)
+        except OSError as error:
+            _log.warning("run files that are spent were not deleted, and are swept later: %s", error)
+        self._spent = ()
+
+    def check_hints(self, patience: float) -> None:
+        """Raise `HintNotReached` if documents wait for what was not read for that many seconds."""
+        stalled = self._session.stalled(self._clock(), patience)
+        if stalled:
+            named = [
+                f"{journal.partition('/')[2]} (producer {producer:012x}, clock {clock})"
+                for journal, producer, clock, _ in sorted(stalled)
+            ]
+            more = f", and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+            raise HintNotReached(
+                f"transactions wait for acks that were not read yet: {', '.join(named[:_NAMED])}{more}",
+                left="their documents, and what was read after them, are kept and not visible yet",
+                hint="look whether these journals are there and whether their writers live: "
+                "`penstock journal tail`; a writer that crashed must send its acks again",
+            )
+
+    def work(
+        self,
+        epoch: int,
+        prefix: str,
+        parts: Mapping[PartName, PartState],
+        owns: Callable[[str, str], bool],
+        has_room: bool,
+    ) -> ShuffleWork:
+        """What to do in an epoch with these journals; ``owns`` says whether a queue of a source is ours.
+
+        Without room in the queue only journals are read that transactions wait for: what has been read of
+        these takes room until then.
+        """
+        awaited = {journal for journal, _, _ in self._session.awaited}
+        reads = {
+            Read(name.source, name.part): _position(name, known)
+            for name, known in parts.items()
+            if has_room or str(name) in awaited
+        }
+        queues = tuple(
+            (name, queue)
+            for name, source in self._sources.items()
+            for queue in range(source.queues)
+            if owns(name, f"queue {queue}")
+        )
+        shows = tuple(map(Show.of, self._promotions))
+        return ShuffleWork(epoch, prefix, reads, shows, queues, self._ticker.tick())
+
+    def report(
+        self, epoch: int, progress: Frontier, files: tuple[RunFile, ...], parts: Mapping[PartName, PartState]
+    ) -> Report:
+        """What this instance did in an epoch, after which ``parts`` are the states of its journals."""
+
+        def commits(journal: str, producer: int) -> int:
+            name = PartName.parse(journal)
+            known = parts.get(name)
+            if known is None:
+                return 0
+            standing = _position(name, known).producers.get(producer)
+            return 0 if standing is None else standing.sequence.last_commit
+
+        told = reduce(progress, sessions.reached(self._session, commits))
+        return Report(epoch, told, files)
+
+    def _cohort_of(self, source: str) -> str:
+        known = self._sources.get(source)
+        return "" if known is None else f"{known.priority} {known.read_delay:g}"
+
+
+def journal_sources(sources: Mapping[str, SourceSpec]) -> dict[str, JournalSource]:
+    """Those of a stream's sources that read journals."""
+    return {name: spec.source for name, spec in sources.items() if isinstance(spec.source, JournalSource)}
+
+
+def read_session(storage: Storage, standings: Sequence[Standing]) -> tuple[Session, list[Report]]:
+    """What an epoch committed of the shuffle: where it stood before, and what all instances did."""
+    found = [Session.from_json(s.session.read(storage)["session"]) for s in standings if s.session]
+    reports = [Report.from_json(s.report.read(storage)["report"]) for s in standings if s.report]
+    return max(found, key=lambda session: session.taken, default=Session()), reports
+
+
+def waiting_runs(storage: Storage, standings: Iterable[Standing]) -> set[str]:
+    """The run files that an epoch refers to, also those that it made needless."""
+    session, reports = read_session(storage, list(standings))
+    files = (*session.waiting, *(file for report in reports for file in report.files))
+    return {*(file.record.path for file in files), *session.spent}
+
+
+def state_of(name: PartName, position: Position) -> PartState:
+    return PartState(encode(str(name), position.to_state()))
+
+
+def _position(name: PartName, known: PartState) -> Position:
+    return Position.from_state(None if known.state is None else decode(str(name), known.state))
