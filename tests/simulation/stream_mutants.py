@@ -16,6 +16,7 @@ from penstock.cluster.model import Barrier, Decision, Snapshot
 from penstock.cluster.participant import Work
 from penstock.storage import Storage
 from penstock.streams import worker
+from penstock.streams.books import Books
 from penstock.streams.ingest import Polled
 from penstock.streams.model import END, OPEN, PartName, PartState, Pointer, Standing
 from penstock.streams.worker import Holding, StreamWorker
@@ -24,8 +25,8 @@ Mutant = Callable[[], Iterator[None]]
 MUTANTS: dict[str, Callable[[], Any]] = {}
 _states, _assigned, _catch_up = worker._states, StreamWorker.assigned, StreamWorker._catch_up
 _drain, _list, _poll = StreamWorker._drain, StreamWorker._list, StreamWorker._poll
-_is_mine, _write_states = StreamWorker._is_mine, StreamWorker._write_states
-_committed, _write_finished = StreamWorker.committed, StreamWorker._write_finished
+_is_mine, _committed = StreamWorker._is_mine, StreamWorker.committed
+_write_states, _write_finished = Books.states, Books.finished
 
 Listed = tuple[Mapping[str, frozenset[str]], bool | None]
 
@@ -68,19 +69,23 @@ def files_are_deleted_although_they_are_needed() -> Iterator[None]:
 
 @_mutant
 def finished_parts_are_not_written_again() -> Iterator[None]:
-    def write(each: StreamWorker, before: Holding, parts: worker.Parts, epoch: int) -> Pointer | None:
-        return before.standing.finished or _write_finished(each, before, parts, epoch)
+    def write(
+        each: Books, epoch: int, known: Pointer | None, before: worker.Parts, parts: worker.Parts
+    ) -> Pointer | None:
+        return known or _write_finished(each, epoch, known, before, parts)
 
-    with patch.object(StreamWorker, "_write_finished", write):
+    with patch.object(Books, "finished", write):
         yield
 
 
 @_mutant
 def states_are_not_written_again() -> Iterator[None]:
-    def write(each: StreamWorker, before: Holding, parts: worker.Parts, epoch: int) -> Pointer | None:
-        return before.standing.states or _write_states(each, before, parts, epoch)
+    def write(
+        each: Books, epoch: int, known: Pointer | None, before: worker.Parts, parts: worker.Parts
+    ) -> Pointer | None:
+        return known or _write_states(each, epoch, known, before, parts)
 
-    with patch.object(StreamWorker, "_write_states", write):
+    with patch.object(Books, "states", write):
         yield
 
 

@@ -15,13 +15,14 @@ from penstock.cluster.keys import Keys
 from penstock.cluster.model import Decision
 from penstock.cluster.node import Node
 from penstock.errors import SessionLost, StoreUnavailable
-from penstock.streams import worker
+from penstock.streams import books
+from penstock.streams.allowance import Allowance
 from penstock.streams.ingest import Limits, Polled
 from penstock.streams.model import END, SCOPE, PartName, PartState
 from penstock.streams.rhythm import StreamRhythm
 from penstock.streams.shuffling import NOTHING, ShuffleWork
 from penstock.streams.stream import SourceSpec
-from penstock.streams.worker import Allowance, StreamWorker
+from penstock.streams.worker import StreamWorker
 from tests.simulation.instances import CONFIG, Fleet, Instance
 from tests.simulation.invariants import Referee
 from tests.simulation.oracle import Oracle, StreamReferee
@@ -198,7 +199,7 @@ class Stream(Simulation):
         numbers = count()
         secrets = SimpleNamespace(token_hex=lambda size: f"{next(numbers):0{2 * size}x}")
         quiet = SimpleNamespace(warning=lambda *_: None)
-        return patch.multiple(worker, secrets=secrets, _log=quiet)
+        return patch.multiple(books, secrets=secrets, _log=quiet)
 
     def _fleet(self) -> Fleet:
         return Fleet(self.world, self.weather, self.backend, partial(Reader, self))

@@ -16,12 +16,13 @@ from penstock.cluster.participant import Work
 from penstock.sources.base import Part, StatefulSource
 from penstock.sources.state import State, decode, encode
 from penstock.storage import FileRecord, Storage
+from penstock.streams.allowance import Allowance
 from penstock.streams.ingest import Ingestion, Limits, Polled
 from penstock.streams.layout import Layout
 from penstock.streams.model import Brought, PartName, PartState, RowFile
 from penstock.streams.shuffling import NOTHING, ShuffleWork
 from penstock.streams.stream import SourceSpec, Timestamps
-from penstock.streams.worker import Allowance, StreamWorker
+from penstock.streams.worker import StreamWorker
 from penstock.tables import Table
 
 LAYOUT = Layout("ticks", "0001")

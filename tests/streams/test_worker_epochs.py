@@ -8,10 +8,10 @@ import pytest
 
 from penstock.cluster.model import Decision
 from penstock.errors import CorruptFile
+from penstock.streams.allowance import Allowance
 from penstock.streams.ingest import Limits, Polled
 from penstock.streams.model import OPEN, Pointer, Standing
 from penstock.streams.stream import Timestamps
-from penstock.streams.worker import Allowance
 from tests.streams.owners import owner, parts_of
 from tests.streams.support import LAYOUT, LIMITS, ROOMY, Crew, Scripted, all_of
 
@@ -267,7 +267,7 @@ def test_files_of_the_others_stay_when_the_own_job_fails() -> None:
     rows = LAYOUT.epoch_rows(barrier.epoch)
     crew.storage.files = {**crew.storage.files, f"{rows}/anna-1.json": b"", f"{rows}/.ann-1.tmp": b""}
     before = dict(crew.storage.files)
-    own = f"{rows}/.ann-{crew.workers['ann']._life}-0-1.arrow.tmp"
+    own = f"{rows}/.{crew.workers['ann']._books.own}-0-1.arrow.tmp"
     crew.storage.files[own] = b"half"
     source.on_look = lambda: 1 / 0
     work = crew.ask("ann", barrier)

@@ -12,8 +12,16 @@ from typing import Any, Self
 
 from penstock.shuffle import checkpoints
 from penstock.shuffle.checkpoints import Clocks, Pipeline, Ready
-from penstock.shuffle.frontier import Frontier, Mark, drain, gather, reduce, unresolved
-from penstock.shuffle.parsing import integer, listed, versioned
+from penstock.shuffle.frontier import (
+    Frontier,
+    Mark,
+    drain,
+    gather,
+    project_unresolved_hints,
+    reduce,
+    unresolved,
+)
+from penstock.shuffle.parsing import bad, integer, listed, text, versioned
 from penstock.shuffle.runs import RunFile
 
 _VERSION = 1
@@ -76,12 +84,14 @@ class Session:
         return 2 * sum(file.record.bytes for file in self.waiting)
 
     @property
-    def awaited(self) -> Iterator[tuple[str, int, int]]:
-        """Journal, producer and clock of the hints that were not reached yet."""
+    def awaited(self) -> Frontier:
+        """The marks with hints that were not reached yet."""
+        found = Frontier()
         for pipeline in self.pipelines.values():
-            if pipeline.unresolved is not None:
-                yield from unresolved(pipeline.unresolved)
-            yield from unresolved(pipeline.progressed)
+            for each in (pipeline.unresolved, pipeline.progressed):
+                if each is not None:
+                    found = reduce(found, project_unresolved_hints(each))
+        return found
 
     def stalled(self, now: float, after: float) -> list[tuple[str, int, int, float]]:
         """Journal, producer, clock and seconds of the hints that were not reached for ``after`` seconds."""
@@ -99,10 +109,13 @@ class Session:
     @classmethod
     def from_json(cls, found: Any) -> Self:
         body = versioned(found, "a session", _VERSION, {"taken", "pipelines", "waiting", "spent"})
+        if not isinstance(body["pipelines"], dict):
+            raise bad("the pipelines of a session are no object")
         pipelines = {name: Pipeline.from_json(each) for name, each in body["pipelines"].items()}
         waiting = tuple(RunFile.from_json(each) for each in listed(body["waiting"], "run files"))
         taken = integer(body["taken"], "an epoch", _LARGEST)
-        return cls(taken, pipelines, waiting, tuple(listed(body["spent"], "paths")))
+        spent = tuple(text(path, "a path") for path in listed(body["spent"], "paths"))
+        return cls(taken, pipelines, waiting, spent)
 
 
 def advance(
@@ -137,7 +150,7 @@ def reached(session: Session, commits: Callable[[str, int], int]) -> Frontier:
     """
     found = {
         (journal, producer): commit
-        for journal, producer, clock in session.awaited
+        for journal, producer, clock in unresolved(session.awaited)
         if (commit := commits(journal, producer)) >= clock
     }
     return Frontier.of((journal, Mark(producer, commit)) for (journal, producer), commit in found.items())

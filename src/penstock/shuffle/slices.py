@@ -8,9 +8,8 @@ is read again then, so that nothing is kept of a transaction that is open, howev
 from __future__ import annotations
 
 import heapq
-import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -18,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from penstock.errors import PenstockError
-from penstock.journals.documents import decode_hints
+from penstock.journals.documents import decode_hints, parse
 from penstock.journals.uuids import Flag
 from penstock.shuffle import vector
 from penstock.shuffle.columns import Lines, Piece
@@ -119,14 +118,13 @@ class Slice:
             if left <= 0:
                 break
             _, read = heapq.heappop(waiting)
-            piece = self._piece(read, min(size, max(left, _PIECE)))
+            piece = self._piece(read, min(size, left))
             if piece is not None:
                 pieces.setdefault(read.source, []).append(piece)
                 came.append(read)
                 gathered += len(piece.data)
         for source, each in pieces.items():
-            self._take(source, each)
-        self.bytes += gathered
+            self.bytes += self._take(source, each)
         for read in came:
             if read not in self._delayed:
                 heapq.heappush(waiting, (self._positions[read].clock, read))
@@ -140,7 +138,8 @@ class Slice:
 
     # what becomes of documents
 
-    def _take(self, source: str, pieces: list[Piece]) -> None:
+    def _take(self, source: str, pieces: list[Piece]) -> int:
+        """Sequence what was read; how many bytes of it do not have to wait."""
         lines = self._makers[source].parser.parse(pieces)
         lines, ends = self._in_time(source, lines, pieces)
         groups = _Groups.of(source, lines, self._positions)
@@ -155,6 +154,7 @@ class Slice:
             left_out = left_out + self._replay(source, groups, replay)
         self._note(source, lines, groups, decision, ends, left_out)
         self._note_hints(source, lines, groups)
+        return sum(ends[piece.journal] - piece.begin for piece in pieces)
 
     def _in_time(self, source: str, lines: Lines, pieces: list[Piece]) -> tuple[Lines, dict[str, int]]:
         """The documents whose delay has passed, and where each journal was read up to.
@@ -181,13 +181,12 @@ class Slice:
         if not len(chosen):
             return []
         maker = self._makers[source]
-        valid = maker.valid(lines, chosen)
+        fitting, rows = maker.rows(lines, chosen)
         out = []
-        if len(valid) < len(chosen):
-            kept = np.isin(chosen, valid)
+        if len(fitting) < len(chosen):
+            kept = np.isin(chosen, fitting)
             out = [lines.journals[number] for number in lines.journal[chosen[~kept]].tolist()]
-            chosen, commit, group = chosen[kept], commit[kept], group[kept]
-        rows = maker.rows(lines, chosen)
+            chosen, commit, group = fitting, commit[kept], group[kept]
         clock = lines.stamps.clock[chosen]
         self._writer.add(source, Settled(rows, clock, group, commit, maker.queues(rows, clock)))
         self.rows += len(chosen)
@@ -206,7 +205,9 @@ class Slice:
         """Read a transaction again from its begin, and hand on what was read of it before this call."""
         read, producer = groups.reads[replay.group], groups.producers[replay.group]
         out: list[str] = []
+        at, lost = replay.begin, 0
         for piece in self._readers.again(read, replay.begin, replay.end, BLOCK):
+            at, lost = piece.begin + len(piece.data), lost + piece.begin - at
             lines = self._makers[source].parser.parse([piece])
             own = np.flatnonzero(lines.stamps.producer == np.uint64(producer))
             stamps = lines.stamps
@@ -219,6 +220,9 @@ class Slice:
                 commit = np.full(len(chosen), replay.upto, np.uint64)
                 group = np.full(len(chosen), groups.ids[replay.group], np.uint64)
                 out += self._hand_on(source, lines, chosen, commit, group)
+        lost += max(0, replay.end - at)
+        if lost:
+            self._positions[read] = replace(self._positions[read], lost=self._positions[read].lost + lost)
         return out
 
     # what is remembered
@@ -252,7 +256,10 @@ class Slice:
             )
 
     def _note_hints(self, source: str, lines: Lines, groups: _Groups) -> None:
-        """The hints of acks that commit something, for all sources of the cohort that read the journal."""
+        """The hints of acks that commit something, for all sources of the cohort that read the journal.
+
+        A hint names a journal below the same root.
+        """
         known = np.array([each.last_commit for each in groups.before], np.uint64)
         is_new = (lines.stamps.flag == Flag.ACK) & (lines.stamps.clock > known[groups.group])
         found: dict[tuple[str, int], int] = {}
@@ -261,14 +268,18 @@ class Slice:
             if b'"hints"' not in line:
                 continue
             try:
-                hints = decode_hints(json.loads(line).get("hints", []))
+                hints = decode_hints(parse(line).get("hints", []))
             except PenstockError as error:
                 raise type(error)(f"{lines.where(number)}: {error.what}", hint=error.hint) from error
             for hint in hints:
                 key = hint.journal, hint.producer
                 found[key] = max(hint.clock, found.get(key, 0))
-        cohort = self._sources[source].cohort
-        others = [(name, other) for name, other in self._sources.items() if other.cohort == cohort]
+        own = self._sources[source]
+        others = [
+            (name, other)
+            for name, other in self._sources.items()
+            if other.cohort == own.cohort and other.journals == own.journals
+        ]
         for (journal, producer), clock in found.items():
             for name, other in others:
                 if other.matches(journal):
@@ -309,9 +320,3 @@ class _Groups:
 
     def name(self, number: int) -> tuple[str, int]:
         return self.reads[number].journal, self.producers[number]
-
-
-def by_share(reads: Iterable[Read], shares: int) -> Iterator[tuple[Read, ...]]:
-    """Journals in as many heaps."""
-    each = sorted(reads)
-    return (tuple(each[n::shares]) for n in range(shares))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +12,8 @@ from penstock.cluster.records import Records
 from penstock.cluster.room import Room
 from penstock.errors import UsageError
 from penstock.journals import Journals
-from penstock.shuffle.frontier import Frontier
+from penstock.shuffle.frontier import Frontier, project_unresolved_hints, reduce, unresolved
 from penstock.shuffle.positions import Position
-from penstock.shuffle.session import Session
 from penstock.sources.state import decode
 from penstock.storage import Storage
 from penstock.store.base import Store
@@ -45,28 +45,24 @@ class JournalView:
 class FrontierView:
     """Where a stream stands after ``epoch``.
 
-    ``waiting`` are bytes that were read and are not visible yet, ``awaited`` are journal, producer and clock
-    of the hints that they wait for.
+    ``waiting`` are bytes that were read and are not visible yet. ``frontier`` has the marks of all producers,
+    and the hints that were found.
     """
 
     stream: str
     epoch: int
     journals: tuple[JournalView, ...]
     waiting: int
-    awaited: tuple[tuple[str, int, int], ...]
+    frontier: Frontier
 
     @property
     def behind(self) -> int:
         return sum(each.behind for each in self.journals)
 
     @property
-    def frontier(self) -> Frontier:
-        """Marks by journal, as they were committed."""
-        return Frontier.of(
-            (f"{each.source}/{each.journal}", standing.mark(producer))
-            for each in self.journals
-            for producer, standing in each.position.producers.items()
-        )
+    def awaited(self) -> tuple[tuple[str, int, int], ...]:
+        """Journal, producer and clock of the hints that were not reached yet."""
+        return tuple(unresolved(self.frontier))
 
 
 def look(store: Store, storage: Storage, name: str) -> FrontierView:
@@ -80,7 +76,7 @@ def look(store: Store, storage: Storage, name: str) -> FrontierView:
     committed = Room(store, keys).read().scope(SCOPE).committed
     decision = Records(store, keys).decision(SCOPE, committed)
     standings = [Standing.decode(text) for text in decision.frontiers.values()] if decision else []
-    session, reports = read_session(storage, standings)
+    session, _, reports = read_session(storage, standings)
     heads = {source: _heads(root, sources[source]["place"]) for source, root in roots.items()}
     positions = _positions(storage, standings, roots)
     names = sorted({*positions, *_listed(storage, standings, roots)})
@@ -89,11 +85,18 @@ def look(store: Store, storage: Storage, name: str) -> FrontierView:
         for n in names
     )
     files = (*session.waiting, *(file for report in reports for file in report.files))
-    return FrontierView(name, committed, views, sum(f.record.bytes for f in files), _awaited(session))
+    hints = [session.awaited, *(project_unresolved_hints(report.progress) for report in reports)]
+    frontier = functools.reduce(reduce, hints, _marks(views))
+    return FrontierView(name, committed, views, sum(file.record.bytes for file in files), frontier)
 
 
-def _awaited(session: Session) -> tuple[tuple[str, int, int], ...]:
-    return tuple(sorted(set(session.awaited)))
+def _marks(views: Iterable[JournalView]) -> Frontier:
+    """Where each producer stands in each journal."""
+    return Frontier.of(
+        (f"{each.source}/{each.journal}", standing.mark(producer))
+        for each in views
+        for producer, standing in each.position.producers.items()
+    )
 
 
 def _has_journals(told: Mapping[str, Any]) -> bool:

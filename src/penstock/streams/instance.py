@@ -23,6 +23,7 @@ from penstock.spark import session
 from penstock.spark.sharing import check_shared
 from penstock.store import Store
 from penstock.streams import registry
+from penstock.streams.allowance import Allowance
 from penstock.streams.chronicle import Chronicle
 from penstock.streams.events import Listener, joined, logged, problem
 from penstock.streams.ingest import Ingestion, Limits
@@ -34,7 +35,7 @@ from penstock.streams.reader import reading
 from penstock.streams.reserving import reserve
 from penstock.streams.retention import Keeper
 from penstock.streams.rhythm import StreamRhythm
-from penstock.streams.worker import Allowance, StreamWorker
+from penstock.streams.worker import StreamWorker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,7 +24,7 @@ from penstock.sources.journals import JournalSource
 from penstock.sources.state import decode, encode
 from penstock.storage import Storage
 from penstock.streams.flow.sources import SourceSpec
-from penstock.streams.model import PartName, PartState, Standing
+from penstock.streams.model import PartName, PartState, Pointer, Standing
 
 _log = logging.getLogger(__name__)
 
@@ -62,6 +62,7 @@ class Shuffle:
         self._session = Session()
         self._promotions: tuple[Promotion, ...] = ()
         self._spent: tuple[str, ...] = ()
+        self._known: Pointer | None = None
 
     def __bool__(self) -> bool:
         return bool(self._sources)
@@ -71,6 +72,11 @@ class Shuffle:
         """What the session stands at after the epoch that was followed last."""
         return self._session
 
+    @property
+    def known(self) -> Pointer | None:
+        """The file that says where the session stands, if nothing has changed since it was written."""
+        return self._known
+
     def is_journal(self, name: PartName) -> bool:
         return name.source in self._sources
 
@@ -78,11 +84,13 @@ class Shuffle:
         """Take over what ``epoch`` committed."""
         if not self._sources:
             return
-        before, reports = read_session(self._storage, list(standings))
+        before, known, reports = read_session(self._storage, list(standings))
         self._session, self._promotions = sessions.advance(
             before, reports, epoch, self._clock(), self._cohort_of
         )
         self._spent = before.spent
+        is_same = not self._promotions and not before.spent and all(r.epoch <= before.taken for r in reports)
+        self._known = known if is_same else None
 
     def forget(self) -> None:
         """Delete run files of which everything is visible since the last committed epoch."""
@@ -124,7 +132,7 @@ class Shuffle:
         Without room in the queue only journals are read that transactions wait for: what has been read of
         these takes room until then.
         """
-        awaited = {journal for journal, _, _ in self._session.awaited}
+        awaited = self._session.awaited.journals
         reads = {
             Read(name.source, name.part): _position(name, known)
             for name, known in parts.items()
@@ -165,16 +173,21 @@ def journal_sources(sources: Mapping[str, SourceSpec]) -> dict[str, JournalSourc
     return {name: spec.source for name, spec in sources.items() if isinstance(spec.source, JournalSource)}
 
 
-def read_session(storage: Storage, standings: Sequence[Standing]) -> tuple[Session, list[Report]]:
-    """What an epoch committed of the shuffle: where it stood before, and what all instances did."""
-    found = [Session.from_json(s.session.read(storage)["session"]) for s in standings if s.session]
+def read_session(
+    storage: Storage, standings: Sequence[Standing]
+) -> tuple[Session, Pointer | None, list[Report]]:
+    """What an epoch committed of the shuffle: where it stood before, which file says so, and all reports."""
+    found: list[tuple[Session, Pointer | None]] = [
+        (Session.from_json(s.session.read(storage)["session"]), s.session) for s in standings if s.session
+    ]
     reports = [Report.from_json(s.report.read(storage)["report"]) for s in standings if s.report]
-    return max(found, key=lambda session: session.taken, default=Session()), reports
+    session, pointer = max(found, key=lambda pair: pair[0].taken, default=(Session(), None))
+    return session, pointer, reports
 
 
 def waiting_runs(storage: Storage, standings: Iterable[Standing]) -> set[str]:
     """The run files that an epoch refers to, also those that it made needless."""
-    session, reports = read_session(storage, list(standings))
+    session, _, reports = read_session(storage, list(standings))
     files = (*session.waiting, *(file for report in reports for file in report.files))
     return {*(file.record.path for file in files), *session.spent}
 

@@ -8,7 +8,6 @@ what, and the end of the stream is said only when nobody has anything left.
 from __future__ import annotations
 
 import logging
-import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -22,9 +21,11 @@ from penstock.cluster.participant import Participant, Work
 from penstock.errors import SessionLost, SourceFailed, StreamError
 from penstock.failpoints import reach
 from penstock.storage import Storage
-from penstock.streams.ingest import Ingestion, Limits, Polled
+from penstock.streams.allowance import Allowance
+from penstock.streams.books import Books
+from penstock.streams.ingest import Ingestion, Polled
 from penstock.streams.layout import Layout
-from penstock.streams.model import END, OPEN, Brought, PartName, PartState, Pointer, Standing
+from penstock.streams.model import END, OPEN, PartName, PartState, Pointer, Standing
 from penstock.streams.shuffling import NOTHING, Shuffle, ShuffleWork
 
 if TYPE_CHECKING:
@@ -63,45 +64,6 @@ class Former:
     at: float
 
 
-class Allowance:
-    """How much may be polled: bounded by the configuration, and by the room that is left in the queue.
-
-    A poll is asked for rows and may bring any number of bytes, so the room is counted in rows of the size
-    that rows had before: in the queue for its room, and in memory for what tasks may hold.
-    """
-
-    def __init__(self, limits: Limits, left: Callable[[], int]) -> None:
-        self._limits = limits
-        self._left = left
-        self._row = 0.0
-        self._sizes: dict[str, float] = {}
-
-    @property
-    def least(self) -> Limits:
-        """For what must be read although there is no room."""
-        return self._limits
-
-    def limits(self, sharers: int, used: int = 0) -> Limits | None:
-        """What one of ``sharers`` instances may poll now; None for nothing.
-
-        ``used`` are bytes beside those of the queue.
-        """
-        left = (self._left() - used) // max(1, sharers)
-        if left <= 0:
-            return None
-        # One row at the least, or a row that is larger than its share would stop everything for good.
-        rows = min(self._limits.rows, max(1, int(left / self._row))) if self._row else self._limits.rows
-        size = min(self._limits.bytes, left)
-        return replace(self._limits, rows=rows, bytes=size, sizes=dict(self._sizes))
-
-    def learn(self, polled: Polled) -> None:
-        """Take note of how large rows are."""
-        rows = sum(file.record.rows for file in polled.files)
-        if rows:
-            self._row = sum(file.record.bytes for file in polled.files) / rows
-        self._sizes.update(polled.sizes)
-
-
 class StreamWorker(Participant):
     """The participant of a stream.
 
@@ -129,8 +91,7 @@ class StreamWorker(Participant):
         self._list_every = list_every
         self._since = since
         self._clock = clock
-        # Files of two lives of one member must not have the same names.
-        self._life = secrets.token_hex(4)
+        self._books = Books(storage, layout, member)
         self._version = 0
         self._seats: tuple[Seat, ...] = ()
         self._former: Former | None = None
@@ -225,15 +186,16 @@ class StreamWorker(Participant):
         listed, complete = self._list(before)
         parts = {**before.parts, **polled.states}
         newest = _merged([before.standing.newest, _newest_rows(polled)])
+        standing, epoch, books = before.standing, barrier.epoch, self._books
         standing = Standing(
-            self._write_states(before, parts, barrier.epoch),
-            self._write_listing(before, listed, barrier.epoch),
+            books.states(epoch, standing.states, before.parts, parts),
+            books.listing(epoch, standing.listing, before.listed, listed),
             newest,
-            self._write_finished(before, parts, barrier.epoch),
-            self._write_report(polled, parts, barrier.epoch),
-            self._write_session(barrier.epoch),
+            books.finished(epoch, standing.finished, before.parts, parts),
+            self._report(polled, parts, epoch),
+            self._write_session(epoch),
         )
-        brought = self._write_portion(polled, barrier.epoch)
+        brought = books.portion(epoch, polled)
         self._check_fence()
         self._next = Holding(parts, standing, before.listed, settled=True)
         reach("stream.prepared")
@@ -250,7 +212,7 @@ class StreamWorker(Participant):
             parts = {}
         if not parts and not work:
             return Polled({})
-        prefix = f"{self._layout.epoch_rows(barrier.epoch)}/{self._own}"
+        prefix = f"{self._layout.epoch_rows(barrier.epoch)}/{self._books.own}"
         thresholds = {
             name: newest - round(spec.timestamps.lateness * _MICRO)
             for name, newest in holding.standing.newest.items()
@@ -270,13 +232,28 @@ class StreamWorker(Participant):
             return holding.open, NOTHING
         journals = {name: known for name, known in holding.open.items() if self._shuffle.is_journal(name)}
         parts = {name: known for name, known in holding.open.items() if name not in journals}
-        prefix = f"{self._layout.epoch_runs(barrier.epoch)}/{self._own}"
+        prefix = f"{self._layout.epoch_runs(barrier.epoch)}/{self._books.own}"
         self._shuffle.forget()
 
         def owns(source: str, queue: str) -> bool:
             return part_owner(self._seats, source, queue) == self._member
 
         return parts, self._shuffle.work(barrier.epoch, prefix, journals, owns, has_room)
+
+    def _report(self, polled: Polled, parts: Parts, epoch: int) -> Pointer | None:
+        """What slices of this instance did."""
+        if not self._shuffle:
+            return None
+        return self._books.report(epoch, self._shuffle.report(epoch, polled.progress, polled.runs, parts))
+
+    def _write_session(self, epoch: int) -> Pointer | None:
+        """Where the shuffle stands, if this instance is the one to write it down."""
+        if not self._shuffle or part_owner(self._seats, "", "session") != self._member:
+            return None
+        return self._shuffle.known or self._books.session(epoch, self._shuffle.session)
+
+    def _discard(self, epoch: int) -> None:
+        self._books.discard(epoch, self._holding.standing.pointers)
 
     def _watermark(self, before: Holding, complete: bool | None) -> int | None:
         """What this instance has to say about the end. None: it has no part in it.
@@ -378,96 +355,6 @@ class StreamWorker(Participant):
             self._listings[pointer] = {name: frozenset(parts) for name, parts in found.items()}
         return self._listings[pointer]
 
-    # files
-
-    def _write_states(self, before: Holding, parts: Parts, epoch: int) -> Pointer | None:
-        """The states of the parts that go on."""
-        path = self._layout.states_file(epoch, self._member, self._life)
-        return self._write_parts(path, before.standing.states, before.open, _open(parts))
-
-    def _write_finished(self, before: Holding, parts: Parts, epoch: int) -> Pointer | None:
-        """The states of the parts that have finished: they may be many, and hardly ever change."""
-        path = self._layout.finished_file(epoch, self._member, self._life)
-        return self._write_parts(path, before.standing.finished, _finished(before.parts), _finished(parts))
-
-    def _write_parts(self, path: str, pointer: Pointer | None, before: Parts, parts: Parts) -> Pointer | None:
-        if not parts or (pointer is not None and parts == before):
-            return pointer if parts else None
-        body = {str(name): [known.state, known.finished] for name, known in sorted(parts.items())}
-        return Pointer.write(self._storage, path, {"parts": body})
-
-    def _write_listing(
-        self, before: Holding, listed: Mapping[str, frozenset[str]], epoch: int
-    ) -> Pointer | None:
-        if not listed:
-            return None
-        known = {name: before.listed.get(name, frozenset()) for name in listed}
-        if before.standing.listing is not None and listed == known:
-            return before.standing.listing
-        path = self._layout.listing(epoch, self._member, self._life)
-        return Pointer.write(
-            self._storage, path, {"sources": {name: sorted(parts) for name, parts in listed.items()}}
-        )
-
-    def _write_report(self, polled: Polled, parts: Parts, epoch: int) -> Pointer | None:
-        """What slices of this instance did."""
-        if not self._shuffle:
-            return None
-        report = self._shuffle.report(epoch, polled.progress, polled.runs, parts)
-        if not report.files and not report.progress.journals:
-            return None
-        path = self._layout.report_file(epoch, self._member, self._life)
-        return Pointer.write(self._storage, path, {"report": report.to_json()})
-
-    def _write_session(self, epoch: int) -> Pointer | None:
-        """Where the shuffle stands, if this instance is the one to write it down."""
-        if not self._shuffle or part_owner(self._seats, "", "session") != self._member:
-            return None
-        path = self._layout.session_file(epoch, self._member, self._life)
-        return Pointer.write(self._storage, path, {"session": self._shuffle.session.to_json()})
-
-    def _write_portion(self, polled: Polled, epoch: int) -> Brought | None:
-        if not polled.files and not polled.dropped:
-            return None
-        path = self._layout.portion(epoch, self._member, self._life)
-        pointer = Pointer.write(self._storage, path, {"files": [file.to_json() for file in polled.files]})
-        late = sum(f.record.rows for f in polled.files if f.late) + sum(polled.dropped.values())
-        rows = sum(f.record.rows for f in polled.files if not f.late)
-        size = sum(f.record.bytes for f in polled.files)
-        return Brought(self._member, pointer, rows, size, late)
-
-    @property
-    def _own(self) -> str:
-        """What the names of this instance's files begin with."""
-        return f"{self._member}-{self._life}"
-
-    def _discard(self, epoch: int) -> None:
-        """Delete what this instance wrote for an epoch that will not be.
-
-        It would be swept one day, but a source that fails for hours must not fill the disk until then.
-        """
-        kept = {pointer.path for pointer in self._holding.standing.pointers}
-        try:
-            for path in self._written_for(epoch):
-                if path not in kept:
-                    self._storage.delete(path)
-            self._storage.remove_empty(self._layout.epoch_rows(epoch))
-            self._storage.remove_empty(self._layout.epoch_runs(epoch))
-        except Exception as error:
-            _log.warning("files of epoch %d, which was given up, were not deleted: %s", epoch, error)
-
-    def _written_for(self, epoch: int) -> Iterable[str]:
-        """The paths of all files of this instance for an epoch, whether they are there or not."""
-        layout = self._layout
-        for folder in (layout.epoch_rows(epoch), layout.epoch_runs(epoch)):
-            for path, _ in self._storage.list(folder):
-                # Those that are not complete begin with a point.
-                if path.rpartition("/")[2].removeprefix(".").startswith(f"{self._own}-"):
-                    yield path
-        places = (layout.portion, layout.states_file, layout.finished_file, layout.listing)
-        for place in (*places, layout.report_file, layout.session_file):
-            yield place(epoch, self._member, self._life)
-
     # moving
 
     def _drain(self, barrier: Barrier) -> Work:
@@ -488,9 +375,10 @@ class StreamWorker(Participant):
         }
         polled = self._ingestion.collect(leaving) if leaving else Polled({})
         parts = {**before.parts, **polled.states}
-        states = self._write_states(before, parts, barrier.epoch)
-        finished = self._write_finished(before, parts, barrier.epoch)
-        standing = replace(before.standing, states=states, finished=finished)
+        standing = before.standing
+        states = self._books.states(barrier.epoch, standing.states, before.parts, parts)
+        finished = self._books.finished(barrier.epoch, standing.finished, before.parts, parts)
+        standing = replace(standing, states=states, finished=finished)
         self._check_fence()
         self._next = replace(before, parts=parts, standing=standing)
         reach("stream.drained")
@@ -523,10 +411,6 @@ def _states(standings: Iterable[Standing], storage: Storage) -> dict[PartName, P
 
 def _open(parts: Parts) -> Parts:
     return {name: known for name, known in parts.items() if not known.finished}
-
-
-def _finished(parts: Parts) -> Parts:
-    return {name: known for name, known in parts.items() if known.finished}
 
 
 def _newest(standings: Iterable[Standing]) -> dict[str, int]:
