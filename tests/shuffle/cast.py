@@ -100,9 +100,15 @@ class Cast:
     def settle(self, most: int = 50) -> None:
         """Go on until nothing is left to show."""
         for _ in range(most):
+            before = self.positions
             self.run()
             idle = not any(report.files or report.progress.journals for report in self.reports)
-            if idle and not self.session.waiting and not self.visible[self.epoch]:
+            if (
+                idle
+                and self.positions == before
+                and not self.session.waiting
+                and not self.visible[self.epoch]
+            ):
                 return
 
     def rows(self) -> list[dict[str, Any]]:

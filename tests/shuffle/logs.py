@@ -31,6 +31,10 @@ class Log:
     heads: dict[str, int] = field(default_factory=dict)
     lines: dict[str, list[bytes]] = field(default_factory=dict)
     committed: dict[int, set[int]] = field(default_factory=dict)
+    journals: dict[int, list[str]] = field(default_factory=dict)
+    """The journals of each transaction."""
+    where: dict[int, str] = field(default_factory=dict)
+    """The journal of each document."""
     clock: int = 1 << 40
     number: int = 0
 
@@ -78,6 +82,7 @@ class Producer:
         body = {"number": log.number, "transaction": transaction, "account": account, "clock": stamp.clock}
         line = encode_document(stamp, body)
         log.add(journal, line)
+        log.where[log.number] = journal
         if self.dice.random() < 0.15:
             log.add(journal, line)
         return log.number, line
@@ -91,8 +96,11 @@ class Producer:
         if self.dice.random() < 0.2:
             self.log.add(journal, self.dice.choice(self.repeated[journal]))
 
-    def transaction(self, journals: list[str], size: int) -> None:
-        """Documents in all the journals, and an ack in each, unless it is rolled back."""
+    def transaction(self, journals: list[str], size: int, *, one_way: bool = False) -> None:
+        """Documents in all the journals, and an ack in each, unless it is rolled back.
+
+        With ``one_way``, the ack in the first journal hints at the others, and those at nothing.
+        """
         log = self.log
         log.number += 1
         name = log.number
@@ -110,9 +118,12 @@ class Producer:
         acks = {journal: log.tick() for journal in journals}
         for journal in self.dice.sample(journals, len(journals)):
             hints = [Hint(other, self.id, clock) for other, clock in acks.items() if other != journal]
+            if one_way and journal != journals[0]:
+                hints = []
             line = encode_ack(Stamp(self.id, acks[journal], Flag.ACK), hints)
             log.add(journal, line)
             if self.dice.random() < 0.2:
                 log.add(journal, line)
         self.commits.update(acks)
         log.committed[name] = numbers
+        log.journals[name] = journals

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
 from penstock.errors import BadInput
 from penstock.inputs.formats.jsonl import readable_schema
+from penstock.journals import documents
 from penstock.shuffle.stamps import Stamps
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
-_META = "_meta"
+META = "_meta"
 _NEWLINE = 10
 _MOST = (1 << 31) - 1
-_ROW = re.compile(r"\bin row (\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class Lines:
     """The documents of several pieces, in their order, one entry each.
 
     ``journal`` is the number of the piece's journal among ``journals``. ``offset`` and ``end`` are where the
-    line stands in its journal. ``fields`` has the fields of the table as far as a document has them; those of
-    acks are null.
+    line stands in its journal. ``fields`` has the fields of the table as far as a document has them. Those of
+    a document that does not fit the table are null, and ``unfit`` says why.
     """
 
     journals: tuple[str, ...]
@@ -52,6 +52,7 @@ class Lines:
     text: bytes
     starts: Array
     ends: Array
+    unfit: Mapping[int, str]
 
     def __len__(self) -> int:
         return len(self.journal)
@@ -71,6 +72,7 @@ class Lines:
             self.text,
             self.starts[chosen],
             self.ends[chosen],
+            {n: self.unfit[old] for n, old in enumerate(chosen.tolist()) if old in self.unfit},
         )
 
     def line(self, number: int) -> bytes:
@@ -85,8 +87,9 @@ class Parser:
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
-        meta = pa.field(_META, pa.struct([("uuid", pa.string())]))
+        meta = pa.field(META, pa.struct([("uuid", pa.string())]))
         self._explicit = pa.schema([meta, *readable_schema(schema)])
+        self._decimals = [n for n, each in enumerate(self._explicit) if _has_decimals(each.type)]
 
     def parse(self, pieces: Sequence[Piece]) -> Lines:
         """The documents of ``pieces``; `BadInput` names journal and offset of a line that is none."""
@@ -101,36 +104,63 @@ class Parser:
         journal = np.repeat(np.array([numbers[piece.journal] for piece in pieces], np.int32), counts)
         shift = np.array([piece.begin for piece in pieces], np.int64) - (np.cumsum(sizes) - sizes)
         shifts = np.repeat(shift, counts)
-        where = _Where(journals, journal, starts + shifts, text, starts, ends)
-        table = self._read(text, where)
-        uuids = table.column(_META).field("uuid")
+        raw = _Raw(journals, journal, starts + shifts, text, starts, ends)
+        raw.check()
+        table = _joined(list(self._read(raw, 0, len(starts))))
+        uuids = pc.struct_field(table.column(META), "uuid")
         stamps = Stamps.parse(uuids)
         if stamps.bad.any():
-            raise where.wrong(int(np.flatnonzero(stamps.bad)[0]), _no_stamp)
-        fields = table.select(self.schema.names)
+            raise raw.no_stamp(int(np.flatnonzero(stamps.bad)[0]))
+        fields = table.select(list(range(1, table.num_columns)))
         places = (starts + shifts, ends + shifts)
-        return Lines(journals, journal, *places, stamps, uuids, fields, text, starts, ends)
+        return Lines(journals, journal, *places, stamps, uuids, fields, text, starts, ends, raw.unfit)
 
-    def _read(self, text: bytes, where: _Where) -> pa.RecordBatch:
+    def _read(self, raw: _Raw, begin: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The documents from number ``begin`` to ``end``, in portions: as large as possible."""
         try:
-            table = arrow_json.read_json(
-                pa.BufferReader(text),
-                read_options=arrow_json.ReadOptions(use_threads=False, block_size=min(len(text) + 1, _MOST)),
-                parse_options=arrow_json.ParseOptions(
-                    explicit_schema=self._explicit, unexpected_field_behavior="ignore"
-                ),
-            )
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise where.refused(error) from error
-        if table.num_rows != len(where.starts):
-            raise where.refused(None)
-        (batch,) = table.combine_chunks().to_batches()
-        return batch
+            table = raw.read(begin, end, self._explicit)
+            # Arrow's reader looks at the digits of a decimal before it appends zeros.
+            for number in self._decimals:
+                table.column(number).validate(full=True)
+        except pa.ArrowInvalid as error:
+            why = str(error)
+        else:
+            if table.num_rows == end - begin:
+                yield from table.combine_chunks().to_batches()
+                return
+            why = "the line has several documents"
+        if end - begin > 1:
+            middle = (begin + end) // 2
+            yield from self._read(raw, begin, middle)
+            yield from self._read(raw, middle, end)
+        else:
+            yield self._stamp_alone(raw, begin, why)
+
+    def _stamp_alone(self, raw: _Raw, number: int, why: str) -> pa.RecordBatch:
+        """A document that does not fit the table."""
+        raw.unfit[number] = why
+        uuid = raw.only_uuid(number)
+        nulls = [pa.nulls(1, each.type) for each in self._explicit][1:]
+        meta = pa.array([{"uuid": uuid}], self._explicit.field(META).type)
+        return pa.RecordBatch.from_arrays([meta, *nulls], schema=self._explicit)
+
+
+def _has_decimals(kind: pa.DataType) -> bool:
+    if pa.types.is_nested(kind):
+        return any(_has_decimals(kind.field(n).type) for n in range(kind.num_fields))
+    return bool(pa.types.is_decimal(kind))
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return batch
 
 
 @dataclass(frozen=True, slots=True)
-class _Where:
-    """Where lines come from, for the errors."""
+class _Raw:
+    """Lines, and where they come from."""
 
     journals: tuple[str, ...]
     journal: Array
@@ -138,20 +168,57 @@ class _Where:
     text: bytes
     starts: Array
     ends: Array
+    unfit: dict[int, str] = field(default_factory=dict)
 
-    def refused(self, error: Exception | None) -> BadInput:
-        """The error for text that Arrow could not read, naming the first line that is to blame."""
-        for number in range(len(self.starts)):
-            if (why := _why_none(self.text[self.starts[number] : self.ends[number]])) is not None:
-                return self._error(number, why)
-        row = _ROW.search(str(error))
-        if row is not None and int(row[1]) < len(self.starts):
-            return self._error(int(row[1]), str(error))
-        what = f"journals {', '.join(self.journals[:3])} from offset {self.offset[0]} on: {error}"
-        return BadInput(what, hint="check the types that the table declares against the documents")
+    def check(self) -> None:
+        """Raise `BadInput` for a line that Arrow would take for something else, or be killed by.
 
-    def wrong(self, number: int, why: Any) -> BadInput:
-        return self._error(number, why(self.text[self.starts[number] : self.ends[number]]))
+        It passes over empty lines, takes several documents on a line and one on several, and is killed by a
+        null that comes first. Where each line begins and ends with braces, and there are as many documents as
+        lines, none of that can be.
+        """
+        content = np.frombuffer(self.text, np.uint8)
+        braces = (content[self.starts] == ord("{")) & (content[np.maximum(self.ends - 2, 0)] == ord("}"))
+        for number in np.flatnonzero(~braces).tolist():
+            self.parse(number)
+        if not self.text.isascii():
+            try:
+                self.text.decode()
+            except UnicodeDecodeError as error:
+                self.parse(int(np.searchsorted(self.ends, error.start, side="right")))
+
+    def read(self, begin: int, end: int, schema: pa.Schema) -> pa.Table:
+        first, last = int(self.starts[begin]), int(self.ends[end - 1])
+        return arrow_json.read_json(
+            pa.BufferReader(pa.py_buffer(self.text).slice(first, last - first)),
+            read_options=arrow_json.ReadOptions(use_threads=False, block_size=min(last - first + 1, _MOST)),
+            parse_options=arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+        )
+
+    def parse(self, number: int) -> dict[str, Any]:
+        line = self.text[self.starts[number] : self.ends[number]]
+        try:
+            return documents.parse(line)
+        except BadInput as error:
+            raise self._error(number, error.what if line.strip() else "the line is empty") from None
+
+    def only_uuid(self, number: int) -> str:
+        """The UUID of a document; `BadInput` if it has none, or two."""
+        document = self.parse(number)
+        try:
+            documents.stamp_of(document)
+            json.loads(self.text[self.starts[number] : self.ends[number]], object_pairs_hook=_without_twins)
+        except BadInput as error:
+            raise self._error(number, error.what) from None
+        return str(document[META]["uuid"])
+
+    def no_stamp(self, number: int) -> BadInput:
+        """Why a document has none."""
+        try:
+            self.only_uuid(number)
+        except BadInput as error:
+            return error
+        return self._error(number, "the document has no _meta.uuid that can be read")
 
     def _error(self, number: int, why: str) -> BadInput:
         return BadInput(
@@ -160,18 +227,10 @@ class _Where:
         )
 
 
-def _why_none(line: bytes) -> str | None:
-    """Why a line is no document; None if it is one."""
-    try:
-        found = json.loads(line)
-    except ValueError as error:
-        return f"the line is not JSON: {error}" if line.strip() else "the line is empty"
-    return None if isinstance(found, dict) else f"the line is a {type(found).__name__}, not an object"
-
-
-def _no_stamp(line: bytes) -> str:
-    meta = json.loads(line).get(_META)
-    found = meta.get("uuid") if isinstance(meta, dict) else None
-    if found is None:
-        return "the document has no _meta.uuid"
-    return f"_meta.uuid is {str(found)[:80]!r}, not a version 1 UUID of a producer"
+def _without_twins(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(members)
+    names = [name for name, _ in members]
+    for name in (META, "uuid"):
+        if names.count(name) > 1:
+            raise BadInput(f"the document has {name} twice")
+    return found

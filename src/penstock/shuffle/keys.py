@@ -6,47 +6,20 @@ rows are cut into batches. Equal keys always meet in one queue.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.errors import DefinitionError
+from penstock.sources.journals import parse_pointer
 
 Words: TypeAlias = "np.ndarray[Any, np.dtype[np.uint64]]"
 
 _PRIME = np.uint64(0x100000001B3)
 _NULL = np.uint64(0x9E3779B97F4A7C15)
-_PIECE = 1 << 16
-
-
-def parse_pointer(pointer: str) -> tuple[str, ...]:
-    """The names on the way to a member of a document (JSON pointer, RFC 6901)."""
-    if not pointer.startswith("/"):
-        raise DefinitionError(
-            f"the key {pointer!r} is no JSON pointer", hint="write it with a slash: /id or /customer/id"
-        )
-    return tuple(part.replace("~1", "/").replace("~0", "~") for part in pointer[1:].split("/"))
-
-
-def check_key(pointers: Sequence[str], schema: pa.Schema) -> None:
-    """Raise `DefinitionError` unless every pointer leads to a field of the table that can be hashed."""
-    for pointer in pointers:
-        names = parse_pointer(pointer)
-        kind = pa.struct(list(schema))
-        for name in names:
-            if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
-                raise DefinitionError(
-                    f"the key {pointer} leads to no field of the table",
-                    hint="declare the fields of a key in the table",
-                )
-            kind = kind.field(name).type
-        if pa.types.is_nested(kind):
-            raise DefinitionError(
-                f"the key {pointer} is a {kind}", hint="name the members that make up the key"
-            )
+_PIECE = 1 << 20
 
 
 def key_queues(batch: pa.RecordBatch, pointers: Sequence[str], queues: int) -> Words:
@@ -58,7 +31,7 @@ def key_queues(batch: pa.RecordBatch, pointers: Sequence[str], queues: int) -> W
 
 
 def clock_queues(clocks: Words, queues: int) -> Words:
-    """The queue of each row by its clock, whose low bits are turned to the top: neighbours go far apart."""
+    """The queue of each row by the hash of its clock."""
     return _spread(_mixed(clocks), queues)
 
 
@@ -104,6 +77,7 @@ def _number_hash(column: pa.Array) -> Words:
     if pa.types.is_floating(kind):
         # Adding nothing makes -0.0 and 0.0 one.
         values = column.cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False) + 0.0
+        values[np.isnan(values)] = np.nan
         return _mixed(values.view(np.uint64))
     if pa.types.is_boolean(kind):
         column = column.cast(pa.uint8())
@@ -118,25 +92,52 @@ def _number_hash(column: pa.Array) -> Words:
 
 
 def _text_hash(column: pa.Array) -> Words:
-    """A polynomial in the bytes of each text, in pieces: eight bytes are needed for each one of a text."""
+    """A polynomial in the bytes of each text."""
+    hashed = np.zeros(len(column), np.uint64)
+    if not len(column):
+        return hashed
     column = column.cast(pa.large_binary()).fill_null(b"")
-    pieces = [_piece_hash(column.slice(n, _PIECE)) for n in range(0, len(column), _PIECE)]
-    return np.concatenate(pieces) if pieces else np.zeros(0, np.uint64)
-
-
-def _piece_hash(column: pa.Array) -> Words:
     _, offsets, data = column.buffers()
     ends = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
-    lengths = np.diff(ends)
-    first, last = int(ends[0]), int(ends[-1])
-    content = np.frombuffer(data, np.uint8)[first:last] if last > first else np.zeros(0, np.uint8)
-    places = np.arange(last - first) - np.repeat(ends[:-1] - first, lengths)
-    powers = np.cumprod(np.full(int(lengths.max(initial=0)) + 1, _PRIME, np.uint64))
-    sums = np.concatenate(
-        ([np.uint64(0)], np.cumsum((content.astype(np.uint64) + np.uint64(1)) * powers[places]))
-    )
-    hashed = sums[ends[1:] - first] - sums[ends[:-1] - first]
-    return _mixed(hashed + lengths.astype(np.uint64))
+    content = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    for begin, end in _pieces(ends):
+        own = ends[begin : end + 1]
+        is_long = own[-1] - own[0] > _PIECE
+        hashed[begin:end] = _long_sum(content[own[0] : own[-1]]) if is_long else _sums(content, own)
+    return _mixed(hashed + np.diff(ends).astype(np.uint64))
+
+
+def _pieces(ends: Any) -> Iterator[tuple[int, int]]:
+    """Texts that are short together, or one: many bytes of memory are needed for each one of a text."""
+    begin, count = 0, len(ends) - 1
+    while begin < count:
+        end = max(begin + 1, int(np.searchsorted(ends, ends[begin] + _PIECE, side="right")) - 1)
+        yield begin, end
+        begin = end
+
+
+def _sums(content: Any, ends: Any) -> Words:
+    """The polynomials of texts that stand one after the other."""
+    terms = content[ends[0] : ends[-1]].astype(np.uint64) + np.uint64(1)
+    places = np.arange(len(terms)) - np.repeat(ends[:-1] - ends[0], np.diff(ends))
+    terms *= _powers(int(np.diff(ends).max()))[places]
+    sums = np.concatenate((np.zeros(1, np.uint64), np.cumsum(terms)))
+    found: Words = sums[ends[1:] - ends[0]] - sums[ends[:-1] - ends[0]]
+    return found
+
+
+def _long_sum(content: Any) -> np.uint64:
+    """The polynomial of one text."""
+    powers, total = _powers(_PIECE), 0
+    for begin in range(0, len(content), _PIECE):
+        terms = content[begin : begin + _PIECE].astype(np.uint64) + np.uint64(1)
+        total += int((terms * powers[: len(terms)]).sum()) * pow(int(_PRIME), begin, 1 << 64)
+    return np.uint64(total % (1 << 64))
+
+
+def _powers(count: int) -> Words:
+    powers: Words = np.multiply.accumulate(np.full(count, _PRIME, np.uint64))
+    return powers
 
 
 def _mixed(words: Words) -> Words:

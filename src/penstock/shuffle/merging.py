@@ -23,7 +23,7 @@ class Load:
 
 
 def merged(loads: Iterable[Load]) -> Iterator[pa.RecordBatch]:
-    """The rows of all runs in the order of clocks; of equal clocks, those of the run that comes first.
+    """The rows of all runs in the order of clocks; of equal clocks, those of the run that begins first.
 
     A run is read when the first row of it may be next, so that runs of different times are not in memory at
     the same time.
@@ -48,7 +48,7 @@ def _cut(
     """The rows below ``bound``, merged, and what is left of the runs."""
     if bound is None:
         return _sorted(held), []
-    cuts = [int(np.searchsorted(clocks([batch]), np.uint64(bound))) for batch in held]
+    cuts = [int(np.searchsorted(clocks(batch), np.uint64(bound))) for batch in held]
     ready = [batch.slice(0, cut) for batch, cut in zip(held, cuts, strict=True) if cut]
     rest = [batch.slice(cut) for batch, cut in zip(held, cuts, strict=True) if cut < batch.num_rows]
     return _sorted(ready), rest
@@ -60,7 +60,7 @@ def _sorted(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     if len(batches) == 1:
         yield batches[0]
         return
-    order = np.argsort(clocks(batches), kind="stable")
+    order = np.argsort(np.concatenate(list(map(clocks, batches))), kind="stable")
     table = pa.Table.from_batches(batches).combine_chunks()
     for begin in range(0, len(order), _ROWS):
         chosen = table.take(pa.array(order[begin : begin + _ROWS]))

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from penstock.shuffle.frontier import Mark
-from penstock.shuffle.parsing import integer, listed, versioned
+from penstock.shuffle.parsing import bad, integer, listed, versioned
 from penstock.shuffle.sequencing import Sequence
 
 _VERSION = 1
 _CLOCKS = (1 << 64) - 1
 _OFFSETS = (1 << 63) - 1
+_PRODUCER = re.compile(r"[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Of one producer: its sequence, and minus the end of the last line that was read of it."""
+    """Of one producer: its sequence, and the end of the last line that was read of it."""
 
     sequence: Sequence = field(default_factory=Sequence)
     end: int = 0
@@ -60,9 +62,12 @@ class Position:
         if found is None:
             return cls()
         body = versioned(found, "a position", _VERSION, {"offset", "producers", "left_out", "lost"})
-        producers = {int(name, 16): _standing(entry) for name, entry in body["producers"].items()}
+        producers = body["producers"]
+        if not isinstance(producers, dict) or not all(map(_PRODUCER.fullmatch, producers)):
+            raise bad("the producers of a position are not what they should be")
+        standings = {int(name, 16): _standing(entry) for name, entry in producers.items()}
         counts = (integer(body[name], name, _OFFSETS) for name in ("left_out", "lost"))
-        return cls(integer(body["offset"], "an offset", _OFFSETS), producers, *counts)
+        return cls(integer(body["offset"], "an offset", _OFFSETS), standings, *counts)
 
 
 def _standing(entry: Any) -> Standing:
@@ -72,4 +77,6 @@ def _standing(entry: Any) -> Standing:
         integer(most, "a clock", _CLOCKS),
         integer(begin, "a begin", _OFFSETS, -1),
     )
+    if sequence.is_open != (sequence.begin >= 0):
+        raise bad(f"a transaction is open up to clock {most}, and begins at {begin}")
     return Standing(sequence, integer(end, "an end", _OFFSETS))

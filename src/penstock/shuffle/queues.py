@@ -31,6 +31,15 @@ class Show:
         ahead = None if promotion.ahead is None else commits_by_group(promotion.ahead)
         return cls(promotion.file, commits_by_group(promotion.skip), ahead)
 
+    def shown(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of a run that become visible."""
+        if self.ahead is None and not self.skip:
+            return batch
+        shown = ~self.skip.covers(batch)
+        if self.ahead is not None:
+            shown &= self.ahead.covers(batch)
+        return batch if shown.all() else batch.take(pa.array(np.flatnonzero(shown)))
+
 
 def documents(storage: Storage, shows: Iterable[Show], queue: int) -> Iterator[pa.RecordBatch]:
     """The documents of one queue that become visible, in order. All files are of one source."""
@@ -38,29 +47,62 @@ def documents(storage: Storage, shows: Iterable[Show], queue: int) -> Iterator[p
         loads: list[Load] = []
         for show in shows:
             runs = show.file.of_queue(queue)
-            if runs:
-                opened = _opened(stack, storage, show.file)
-                loads += [Load(run.first, partial(_read, opened, run, show)) for run in runs]
+            opened = _Opened(storage, show.file, len(runs))
+            stack.callback(opened.close)
+            loads += [Load(run.first, partial(_read, opened, run, show)) for run in runs]
         for batch in merged(loads):
             yield without_hidden(batch)
 
 
-def _opened(stack: ExitStack, storage: Storage, file: RunFile) -> Any:
-    try:
-        return pa.ipc.open_file(stack.enter_context(storage.open(file.record.path)))
-    except (OSError, pa.ArrowInvalid) as error:
-        raise CorruptFile(
-            f"{storage.location(file.record.path)} cannot be read: {error}",
-            left="the epoch was not committed, and is tried again",
-            hint="restore the file from a backup of the storage",
-        ) from error
+def _read(opened: _Opened, run: Run, show: Show) -> pa.RecordBatch:
+    return show.shown(opened.read(run))
 
 
-def _read(opened: Any, run: Run, show: Show) -> pa.RecordBatch:
-    batch = opened.get_batch(run.batch)
-    if show.ahead is None and not show.skip:
+class _Opened:
+    """A run file that is open from the first run that is read of it to the last one."""
+
+    def __init__(self, storage: Storage, file: RunFile, runs: int) -> None:
+        self._storage = storage
+        self._file = file
+        self._left = runs
+        self._input: Any = None
+        self._reader: Any = None
+
+    def read(self, run: Run) -> pa.RecordBatch:
+        try:
+            batch = self._batch(run.batch)
+        except (OSError, pa.ArrowException) as error:
+            raise self._corrupt(error) from error
+        if batch is None or batch.num_rows != run.rows:
+            raise self._corrupt(None)
+        self._left -= 1
+        if not self._left:
+            self.close()
         return batch
-    shown = ~show.skip.covers(batch)
-    if show.ahead is not None:
-        shown &= show.ahead.covers(batch)
-    return batch if shown.all() else batch.take(pa.array(np.flatnonzero(shown)))
+
+    def close(self) -> None:
+        if self._input is not None:
+            self._input.close()
+            self._input = self._reader = None
+
+    def _batch(self, number: int) -> pa.RecordBatch | None:
+        if self._reader is None:
+            self._input = self._storage.open(self._file.record.path)
+            self._reader = pa.ipc.open_file(self._input)
+        return self._reader.get_batch(number) if number < self._reader.num_record_batches else None
+
+    def _corrupt(self, error: Exception | None) -> Exception:
+        """What is wrong with the file; the error itself if the file is as it was written."""
+        try:
+            self._storage.check(self._file.record)
+        except CorruptFile as wrong:
+            what = wrong.what
+        else:
+            if error is not None:
+                return error
+            what = f"{self._storage.location(self._file.record.path)} has not the runs that were recorded"
+        return CorruptFile(
+            what,
+            left="the epoch was not committed",
+            hint="restore the file from a backup of the storage",
+        )

@@ -48,9 +48,7 @@ class Readers:
             try:
                 chunk = self._reader(read, offset + lost).read(size)
             except JournalGap as gap:
-                if self._sources[read.source].on_gap == "fail":
-                    raise
-                _log.warning("%s; skipped", gap.what)
+                self._allow(read, gap)
                 lost = gap.end - offset
                 continue
             if chunk is None:
@@ -60,11 +58,21 @@ class Readers:
             return chunk, lost
 
     def again(self, read: Read, begin: int, end: int, size: int) -> Iterator[Piece]:
-        """The lines from ``begin`` to ``end`` once more, and maybe a few after them."""
+        """The lines from ``begin`` to ``end`` once more, and maybe a few after them.
+
+        Bytes that are gone are an error unless the source skips them.
+        """
         reader = self._sources[read.source].journals.reader(read.journal, begin)
         try:
             while begin < end:
-                chunk = reader.read(min(size, end - begin))
+                try:
+                    chunk = reader.read(min(size, end - begin))
+                except JournalGap as gap:
+                    self._allow(read, gap)
+                    begin = gap.end
+                    reader.close()
+                    reader = self._sources[read.source].journals.reader(read.journal, begin)
+                    continue
                 if chunk is None:
                     raise JournalGap(
                         f"journal {read.journal}: the bytes {begin:,} to {end:,} of a transaction are gone",
@@ -75,6 +83,11 @@ class Readers:
                 begin = chunk.end
         finally:
             reader.close()
+
+    def _allow(self, read: Read, gap: JournalGap) -> None:
+        if self._sources[read.source].on_gap == "fail":
+            raise gap
+        _log.warning("%s; skipped", gap.what)
 
     def _reader(self, read: Read, offset: int) -> JournalReader:
         known = self._open.get(read)

@@ -7,7 +7,7 @@ queue, a record batch of its file; a queue then merges the runs that are meant f
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -16,14 +16,16 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from penstock.shuffle.parsing import bad, integer, listed, text
 from penstock.storage import FileRecord, Storage
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
-CLOCK = "_clock"
-GROUP = "_group"
-COMMIT = "_commit"
-_HIDDEN = (pa.field(CLOCK, pa.uint64()), pa.field(GROUP, pa.uint64()), pa.field(COMMIT, pa.uint64()))
+_HIDDEN = tuple(pa.field(name, pa.uint64()) for name in ("_clock", "_group", "_commit"))
+_CLOCK, _GROUP, _COMMIT = range(-len(_HIDDEN), 0)
+"""Where columns stand behind those of the table, which may have some of the same names."""
+_CLOCKS = (1 << 64) - 1
+_LARGEST = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +56,12 @@ class RunFile:
         return {"source": self.source, "epoch": self.epoch, "record": self.record.to_json(), "runs": runs}
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Self:
-        runs = tuple(Run(*run) for run in found["runs"])
-        return cls(found["source"], found["epoch"], FileRecord.from_json(found["record"]), runs)
+    def from_json(cls, found: Any) -> Self:
+        """What `to_json` gave; anything else is a `BadState` that says what is wrong with it."""
+        body = _members(found, "a run file", {"source", "epoch", "record", "runs"})
+        runs = tuple(_run(*listed(run, "a run", 5)) for run in listed(body["runs"], "runs"))
+        source, epoch = text(body["source"], "a source"), integer(body["epoch"], "an epoch", _LARGEST)
+        return cls(source, epoch, _record(body["record"]), runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +181,7 @@ class Commits:
 
     def covers(self, batch: pa.RecordBatch) -> Array:
         """Which rows of a run belong to one of the groups and were committed up to its clock."""
-        groups, commits = batch.column(GROUP).to_numpy(), batch.column(COMMIT).to_numpy()
+        groups, commits = _hidden(batch, _GROUP), _hidden(batch, _COMMIT)
         if not self:
             return np.zeros(len(groups), np.bool_)
         places = np.minimum(np.searchsorted(self.group, groups), len(self.group) - 1)
@@ -186,8 +191,36 @@ class Commits:
 
 def without_hidden(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The fields of the documents alone."""
-    return batch.select(batch.schema.names[: -len(_HIDDEN)])
+    return batch.select(list(range(batch.num_columns - len(_HIDDEN))))
 
 
-def clocks(batches: Sequence[pa.RecordBatch]) -> Array:
-    return np.concatenate([batch.column(CLOCK).to_numpy() for batch in batches])
+def clocks(batch: pa.RecordBatch) -> Array:
+    """The clock of each row of a run."""
+    return _hidden(batch, _CLOCK)
+
+
+def _hidden(batch: pa.RecordBatch, place: int) -> Array:
+    column: Array = batch.column(batch.num_columns + place).to_numpy()
+    return column
+
+
+def _run(batch: Any, queue: Any, rows: Any, first: Any, last: Any) -> Run:
+    return Run(
+        integer(batch, "the number of a run", _LARGEST),
+        integer(queue, "a queue", _LARGEST),
+        integer(rows, "a number of rows", _LARGEST),
+        integer(first, "a clock", _CLOCKS),
+        integer(last, "a clock", _CLOCKS),
+    )
+
+
+def _record(found: Any) -> FileRecord:
+    body = _members(found, "the record of a file", {"path", "rows", "bytes", "sha256"})
+    rows, size = (integer(body[name], f"the number of {name}", _LARGEST) for name in ("rows", "bytes"))
+    return FileRecord(text(body["path"], "a path"), rows, size, text(body["sha256"], "a checksum"))
+
+
+def _members(found: Any, what: str, keys: set[str]) -> dict[str, Any]:
+    if not isinstance(found, dict) or found.keys() != keys:
+        raise bad(f"{what} is not an object of {', '.join(sorted(keys))}")
+    return found

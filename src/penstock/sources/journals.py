@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from penstock.errors import DefinitionError
+import pyarrow as pa
+
+from penstock.errors import BadInput, DefinitionError
 from penstock.journals import Journals, names
 from penstock.journals.uuids import time_clock
 from penstock.sources.base import Source
@@ -28,13 +31,15 @@ Meta = Literal["uuid", "journal", "offset", "time", "producer"]
 
 QUEUES = 4
 _TICKS = 160_000_000
-_META: Mapping[str, str] = {
-    "uuid": "str",
-    "journal": "str",
-    "offset": "int",
-    "time": "datetime",
-    "producer": "str",
+_META: Mapping[str, tuple[str, pa.DataType]] = {
+    "uuid": ("str", pa.string()),
+    "journal": ("str", pa.string()),
+    "offset": ("int", pa.int64()),
+    "time": ("datetime", pa.timestamp("us", "UTC")),
+    "producer": ("str", pa.string()),
 }
+_STAMP = "_meta"
+_ESCAPE = re.compile(r"~(?![01])")
 
 
 class JournalSource(Source):
@@ -85,8 +90,8 @@ class JournalSource(Source):
         self.meta = dict(meta or {})
         self.priority = priority
         self.read_delay = read_delay
-        self.not_before = None if not_before is None else time_clock(not_before)
-        self.not_after = None if not_after is None else time_clock(not_after)
+        self.not_before = self._clock(not_before)
+        self.not_after = self._clock(not_after)
         self.schema = None if schema is None else dict(schema)
         self.on_invalid = on_invalid
         self.on_gap = on_gap
@@ -131,13 +136,77 @@ class JournalSource(Source):
             raise DefinitionError(
                 f"{self!r}: read_delay is {self.read_delay}", hint="give seconds, 0 or more"
             )
+        for name, value in (("on_invalid", self.on_invalid), ("on_gap", self.on_gap)):
+            if value not in ("fail", "skip"):
+                raise DefinitionError(f"{self!r}: {name} is {value!r}", hint='write "fail" or "skip"')
+        try:
+            json.dumps(self.schema)
+        except (TypeError, ValueError) as error:
+            raise DefinitionError(f"{self!r}: the JSON schema is no JSON: {error}") from error
+        fields = self.table.input_schema()
+        if _STAMP in fields.names and _STAMP not in self.meta:
+            raise DefinitionError(
+                f"{self!r}: the table has a field {_STAMP}, where documents have their UUID",
+                hint='call the field otherwise, and fill it: meta={"id": "uuid"}',
+            )
+        self._check_meta(fields)
+        for pointer in self.key:
+            try:
+                check_key(pointer, fields)
+            except DefinitionError as error:
+                raise DefinitionError(f"{self!r}: {error.what}", hint=error.hint) from None
+
+    def _check_meta(self, fields: pa.Schema) -> None:
         unknown = sorted(set(self.meta.values()) - _META.keys())
         if unknown:
             raise DefinitionError(
                 f"{self!r}: no document has {', '.join(unknown)}", hint=f"meta: {', '.join(_META)}"
             )
-        if self.schema is not None:
-            json.dumps(self.schema)
+        for name, what in self.meta.items():
+            if name not in fields.names:
+                raise DefinitionError(
+                    f"{self!r}: meta fills {name}, which is no field of table {self.table.__table_name__}",
+                    hint="declare it in the table, and not as derived",
+                )
+            written, kind = _META[what]
+            if fields.field(name).type != kind:
+                raise DefinitionError(
+                    f"{self!r}: meta fills {name}, a {fields.field(name).type}, with the {what} of documents",
+                    hint=f"declare it as {written}",
+                )
+
+    def _clock(self, when: datetime | None) -> int | None:
+        try:
+            return None if when is None else time_clock(when)
+        except BadInput as error:
+            raise DefinitionError(f"{self!r}: {error.what}", hint=error.hint) from None
+
+
+def parse_pointer(pointer: str) -> tuple[str, ...]:
+    """The names on the way to a member of a document (JSON pointer, RFC 6901)."""
+    if not pointer.startswith("/"):
+        raise DefinitionError(
+            f"the key {pointer!r} is no JSON pointer", hint="write it with a slash: /id or /customer/id"
+        )
+    if _ESCAPE.search(pointer):
+        raise DefinitionError(
+            f"the key {pointer!r} is no JSON pointer: a ~ stands alone", hint="write ~0 for ~ and ~1 for /"
+        )
+    return tuple(part.replace("~1", "/").replace("~0", "~") for part in pointer[1:].split("/"))
+
+
+def check_key(pointer: str, fields: pa.Schema) -> None:
+    """Raise `DefinitionError` unless the pointer leads to a field of the table that can be hashed."""
+    kind = pa.struct(list(fields))
+    for name in parse_pointer(pointer):
+        if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
+            raise DefinitionError(
+                f"the key {pointer} leads to no field of the table",
+                hint="declare the fields of a key in the table",
+            )
+        kind = kind.field(name).type
+    if pa.types.is_nested(kind):
+        raise DefinitionError(f"the key {pointer} is a {kind}", hint="name the members that make up the key")
 
 
 def _values(given: str | Collection[str]) -> frozenset[str]:
