@@ -56,8 +56,8 @@ def disk(lab: Lab, made: Made) -> int:
     """The most that the stream's files took while nobody made room for more."""
     with lab.place("disk") as place, running(lab, place, made, replace(SETTINGS, queue_bytes=CAP)) as run:
         run.begin()
-        most, rows, since = 0, -1, time.monotonic()
-        while time.monotonic() < since + _STILL:
+        most, rows, since = 0, 0, time.monotonic()
+        while not rows or time.monotonic() < since + _STILL:
             most = max(most, _size(place))
             if run.rows() != rows:
                 rows, since = run.rows(), time.monotonic()

@@ -25,8 +25,7 @@ def log(folder: Path) -> Path:
     return folder / "read"
 
 
-def main(folder: str, given: str, failpoints: str) -> None:
-    os.environ["PENSTOCK_FAILPOINTS"] = failpoints
+def main(folder: str, given: str) -> None:
     import penstock as ps
     from penstock.streams.ingest import Ingestion, Polled
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -44,5 +45,6 @@ def _read_again(place: Place, made: Made) -> int:
 
 def _child(place: Place, made: Made, failpoints: str) -> subprocess.CompletedProcess[str]:
     given = json.dumps(child.to_json(made))
-    command = [sys.executable, "-m", "bench.shuffle.child", str(place.path), given, failpoints]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "bench.shuffle.child", str(place.path), given]
+    environ = {**os.environ, "PENSTOCK_FAILPOINTS": failpoints}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environ)

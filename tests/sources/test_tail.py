@@ -158,6 +158,13 @@ def test_json_lines(log: Path) -> None:
         part.poll(1)
 
 
+def test_a_line_that_is_null_is_told(log: Path) -> None:
+    part = TailSource(log, Ids, format="jsonl").build_part("app.log", None)
+    append(log, '\n null\n{"id": 2}\n')
+    with pytest.raises(BadInput, match=r"app\.log, rows 0-2.*null"):
+        part.poll(10)
+
+
 def test_csv_begins_after_its_header_in_each_file(log: Path, folder: Path) -> None:
     source = TailSource(log, Ids, format="csv", delimiter=";")
     part = source.build_part("app.log", None)

@@ -169,11 +169,12 @@ def _merged(left: tuple[Mark, ...], right: tuple[Mark, ...]) -> tuple[Mark, ...]
     merged = {mark.producer: mark for mark in left}
     for mark in right:
         other = merged.get(mark.producer)
-        merged[mark.producer] = mark if other is None else _farther(other, mark)
+        merged[mark.producer] = mark if other is None else farther(other, mark)
     return tuple([merged[producer] for producer in sorted(merged)])
 
 
-def _farther(left: Mark, right: Mark) -> Mark:
+def farther(left: Mark, right: Mark) -> Mark:
+    """Two marks of one producer in one."""
     near, far = abs(left.offset), abs(right.offset)
     # Nearly always one of the two is behind the other in everything.
     if left.last_commit <= right.last_commit and left.hinted_commit <= right.hinted_commit and near < far:

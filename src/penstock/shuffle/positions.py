@@ -14,6 +14,9 @@ from penstock.shuffle.sequencing import Sequence
 _VERSION = 1
 _CLOCKS = (1 << 64) - 1
 _OFFSETS = (1 << 63) - 1
+_MANY = 256
+_SILENCE = 7 * 86_400 * 160_000_000
+"""A week, as a difference of clocks."""
 _PRODUCER = re.compile(r"[0-9a-f]{12}")
 
 
@@ -27,6 +30,26 @@ class Standing:
     def mark(self, producer: int) -> Mark:
         offset = self.sequence.begin if self.sequence.is_open else -self.end
         return Mark(producer, self.sequence.last_commit, 0, offset)
+
+
+def remembered(producers: Mapping[int, Standing]) -> Mapping[int, Standing]:
+    """The producers without those that have been silent for long, if there are many.
+
+    Every process that writes is a producer of its own. What one repeats that was forgotten counts as new, so
+    they are kept for a week of the journal's own time; with an open transaction, for ever.
+    """
+    if len(producers) <= _MANY:
+        return producers
+    newest = max(_newest(each) for each in producers.values())
+    return {
+        producer: each
+        for producer, each in producers.items()
+        if each.sequence.is_open or _newest(each) > newest - _SILENCE
+    }
+
+
+def _newest(standing: Standing) -> int:
+    return max(standing.sequence.last_commit, standing.sequence.max_continue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +68,7 @@ class Position:
     @property
     def clock(self) -> int:
         """The newest clock that was read: the smaller it is, the further the journal is behind."""
-        each = (max(s.sequence.last_commit, s.sequence.max_continue) for s in self.producers.values())
-        return max(each, default=0)
+        return max(map(_newest, self.producers.values()), default=0)
 
     def to_state(self) -> dict[str, Any]:
         producers = {

@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.errors import BadInput
 from penstock.inputs.conform import conform
 from penstock.journals.documents import parse
-from penstock.shuffle.columns import Lines, Parser
+from penstock.shuffle.columns import META, Lines, Parser
 from penstock.shuffle.keys import clock_queues, key_queues
 from penstock.shuffle.validation import validator
 from penstock.sources.journals import JournalSource
@@ -92,7 +92,10 @@ class RowMaker:
     def _problem(self, line: bytes) -> str | None:
         assert self._validator is not None
         try:
-            return self._validator(parse(line))
+            document = parse(line)
+            # The schema is about what the producer had to say.
+            del document[META]
+            return self._validator(document)
         except BadInput as error:
             return error.what
 

@@ -8,8 +8,9 @@ is read again then, so that nothing is kept of a transaction that is open, howev
 from __future__ import annotations
 
 import heapq
+import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -17,12 +18,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from penstock.errors import PenstockError
-from penstock.journals.documents import decode_hints, parse
+from penstock.journals.documents import decode_hints
 from penstock.journals.uuids import Flag
 from penstock.shuffle import vector
 from penstock.shuffle.columns import Lines, Piece
-from penstock.shuffle.frontier import Frontier, Mark, reduce
-from penstock.shuffle.positions import Position, Standing
+from penstock.shuffle.frontier import Frontier, Mark, farther
+from penstock.shuffle.positions import Position, Standing, remembered
 from penstock.shuffle.readers import Readers
 from penstock.shuffle.rows import RowMaker
 from penstock.shuffle.runs import RunWriter, Settled, group_id
@@ -33,7 +34,7 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 
 BLOCK = 16 << 20
 """So many bytes are parsed, sequenced and sorted at once."""
-_PIECE = 64 << 10
+_PIECE = 1 << 20
 _PIECES = 4096
 
 
@@ -150,8 +151,8 @@ class Slice:
         left_out = self._hand_on(
             source, lines, chosen, decision.commit[chosen], groups.ids[groups.group[chosen]]
         )
-        for replay in decision.replays:
-            left_out = left_out + self._replay(source, groups, replay)
+        if decision.replays:
+            left_out = left_out + self._replay(source, groups, decision.replays)
         self._note(source, lines, groups, decision, ends, left_out)
         self._note_hints(source, lines, groups)
         return sum(ends[piece.journal] - piece.begin for piece in pieces)
@@ -201,29 +202,63 @@ class Slice:
             wanted &= clock < np.uint64(end)
         return wanted
 
-    def _replay(self, source: str, groups: _Groups, replay: vector.Replay) -> list[str]:
-        """Read a transaction again from its begin, and hand on what was read of it before this call."""
-        read, producer = groups.reads[replay.group], groups.producers[replay.group]
+    def _replay(self, source: str, groups: _Groups, replays: list[vector.Replay]) -> list[str]:
+        """Read transactions again from their begin, and hand on what was read of them before this call."""
+        spans: dict[Read, tuple[int, int]] = {}
+        for replay in replays:
+            read = groups.reads[replay.group]
+            begin, end = spans.get(read, (replay.begin, replay.end))
+            spans[read] = min(begin, replay.begin), max(end, replay.end)
         out: list[str] = []
-        at, lost = replay.begin, 0
-        for piece in self._readers.again(read, replay.begin, replay.end, BLOCK):
-            at, lost = piece.begin + len(piece.data), lost + piece.begin - at
-            lines = self._makers[source].parser.parse([piece])
-            own = np.flatnonzero(lines.stamps.producer == np.uint64(producer))
-            stamps = lines.stamps
+        pieces: list[Piece] = []
+        left = {replay.group: replay for replay in replays}
+        for piece in (piece for read, span in spans.items() for piece in self._again(read, *span)):
+            if pieces and sum(len(each.data) for each in (*pieces, piece)) > BLOCK:
+                out += self._hand_on_again(source, groups, left, pieces)
+                pieces = []
+            pieces.append(piece)
+        return out + self._hand_on_again(source, groups, left, pieces) if pieces else out
+
+    def _again(self, read: Read, begin: int, end: int) -> Iterator[Piece]:
+        """The bytes of a journal once more; what is lost of them is counted."""
+        at = begin
+        for piece in self._readers.again(read, begin, end, BLOCK):
+            self._lose(read, piece.begin - at)
+            at = piece.begin + len(piece.data)
+            yield piece
+        self._lose(read, end - at)
+
+    def _lose(self, read: Read, size: int) -> None:
+        if size > 0:
+            before = self._positions[read]
+            self._positions[read] = replace(before, lost=before.lost + size)
+
+    def _hand_on_again(
+        self, source: str, groups: _Groups, replays: dict[int, vector.Replay], pieces: list[Piece]
+    ) -> list[str]:
+        """Of pieces that were read again, hand on what ``replays`` lack; those note how far that was."""
+        lines = self._makers[source].parser.parse(pieces)
+        stamps, numbers = lines.stamps, {journal: number for number, journal in enumerate(lines.journals)}
+        found: list[tuple[Array, int, int]] = []
+        for group, replay in replays.items():
+            number = numbers.get(groups.reads[group].journal)
+            if number is None:
+                continue
+            producer = np.uint64(groups.producers[group])
+            own = np.flatnonzero((lines.journal == number) & (stamps.producer == producer))
             documents = vector.Documents(
                 np.zeros(len(own), np.int64), stamps.flag[own], stamps.clock[own], lines.offset[own]
             )
             chosen = own[vector.replayed(replay, documents)]
             if len(chosen):
-                replay = replace(replay, after=int(stamps.clock[chosen].max()))
-                commit = np.full(len(chosen), replay.upto, np.uint64)
-                group = np.full(len(chosen), groups.ids[replay.group], np.uint64)
-                out += self._hand_on(source, lines, chosen, commit, group)
-        lost += max(0, replay.end - at)
-        if lost:
-            self._positions[read] = replace(self._positions[read], lost=self._positions[read].lost + lost)
-        return out
+                found.append((chosen, replay.upto, group))
+                replays[group] = replace(replay, after=int(stamps.clock[chosen].max()))
+        if not found:
+            return []
+        counts = [len(chosen) for chosen, _, _ in found]
+        commit = np.repeat(np.array([upto for _, upto, _ in found], np.uint64), counts)
+        ids = np.repeat(groups.ids[[group for _, _, group in found]], counts)
+        return self._hand_on(source, lines, np.concatenate([chosen for chosen, _, _ in found]), commit, ids)
 
     # what is remembered
 
@@ -251,7 +286,7 @@ class Slice:
             self._positions[read] = replace(
                 before,
                 offset=end,
-                producers={**before.producers, **moved.get(read, {})},
+                producers=remembered({**before.producers, **moved.get(read, {})}),
                 left_out=before.left_out + left_out.count(journal),
             )
 
@@ -268,7 +303,7 @@ class Slice:
             if b'"hints"' not in line:
                 continue
             try:
-                hints = decode_hints(parse(line).get("hints", []))
+                hints = decode_hints(json.loads(line).get("hints", []))
             except PenstockError as error:
                 raise type(error)(f"{lines.where(number)}: {error.what}", hint=error.hint) from error
             for hint in hints:
@@ -288,11 +323,7 @@ class Slice:
     def _mark(self, journal: str, mark: Mark) -> None:
         key = journal, mark.producer
         before = self._marks.get(key)
-        if before is None:
-            self._marks[key] = mark
-        else:
-            merged = reduce(Frontier({journal: (before,)}), Frontier({journal: (mark,)}))
-            self._marks[key] = merged.journals[journal][0]
+        self._marks[key] = mark if before is None else farther(before, mark)
 
 
 @dataclass(frozen=True, slots=True)

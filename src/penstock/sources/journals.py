@@ -116,6 +116,8 @@ class JournalSource(Source):
             "where": ", ".join(f"{name}={'|'.join(sorted(v))}" for name, v in sorted(self.where.items())),
             "key": ", ".join(self.key),
             "queues": self.queues,
+            "priority": self.priority,
+            "read_delay": self.read_delay,
             "meta": ", ".join(f"{field}={what}" for field, what in sorted(self.meta.items())),
         }
 

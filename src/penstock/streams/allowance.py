@@ -7,6 +7,8 @@ from dataclasses import replace
 
 from penstock.streams.ingest import Limits, Polled
 
+_LEAST = 1 << 20
+
 
 class Allowance:
     """How much may be polled: bounded by the configuration, and by the room that is left in the queue.
@@ -23,8 +25,8 @@ class Allowance:
 
     @property
     def least(self) -> Limits:
-        """For what must be read although there is no room."""
-        return self._limits
+        """For what must be read although there is no room: as little as makes sense."""
+        return replace(self._limits, bytes=min(self._limits.bytes, _LEAST))
 
     def limits(self, sharers: int, used: int = 0) -> Limits | None:
         """What one of ``sharers`` instances may poll now; None for nothing.

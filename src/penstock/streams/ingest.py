@@ -228,7 +228,8 @@ class _Poll:
             desk.suspend(states)
         if journals is None:
             return _answer(states, intake)
-        limits = SliceLimits(self.limits.bytes, self.limits.rows, self.limits.seconds)
+        # Documents take their room twice: in runs, and in the queue before these are deleted.
+        limits = SliceLimits(max(1, self.limits.bytes // 2), self.limits.rows, self.limits.seconds)
         sliced = journals.read(self.sources, self.storage, limits, f"{number}-{attempt}", self.codec)
         return _answer({**states, **sliced.states}, intake, sliced)
 

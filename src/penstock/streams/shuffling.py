@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from penstock.errors import HintNotReached
+from penstock.errors import HintNotReached, StreamError
 from penstock.journals.uuids import Ticker
 from penstock.shuffle import session as sessions
 from penstock.shuffle.frontier import Frontier, reduce
@@ -85,6 +85,7 @@ class Shuffle:
         if not self._sources:
             return
         before, known, reports = read_session(self._storage, list(standings))
+        self._check_cohorts(before)
         self._session, self._promotions = sessions.advance(
             before, reports, epoch, self._clock(), self._cohort_of
         )
@@ -157,11 +158,25 @@ class Shuffle:
             known = parts.get(name)
             if known is None:
                 return 0
-            standing = _position(name, known).producers.get(producer)
-            return 0 if standing is None else standing.sequence.last_commit
+            position = _position(name, known)
+            standing = position.producers.get(producer)
+            # The ack may have been in bytes that were lost and skipped: then it is not waited for for ever.
+            passed = position.clock if position.lost else 0
+            return max(passed, standing.sequence.last_commit if standing is not None else 0)
 
         told = reduce(progress, sessions.reached(self._session, commits))
         return Report(epoch, told, files)
+
+    def _check_cohorts(self, session: Session) -> None:
+        """Raise `StreamError` if documents wait in a cohort that there is no more."""
+        known = set(map(self._cohort_of, self._sources))
+        for name, pipeline in session.pipelines.items():
+            if name not in known and (pipeline.unresolved is not None or pipeline.ahead):
+                raise StreamError(
+                    "priority or read delay of a source was changed while parts of transactions wait",
+                    left="what was read is kept",
+                    hint="change them back until `penstock journal frontier` shows that nothing waits",
+                )
 
     def _cohort_of(self, source: str) -> str:
         known = self._sources.get(source)
