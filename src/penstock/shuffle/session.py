@@ -79,11 +79,6 @@ class Session:
     spent: tuple[str, ...] = ()
 
     @property
-    def bytes(self) -> int:
-        """What run files take, and what their documents will take in the queue before these are deleted."""
-        return 2 * sum(file.record.bytes for file in self.waiting)
-
-    @property
     def awaited(self) -> Frontier:
         """The marks with hints that were not reached yet."""
         found = Frontier()

@@ -77,6 +77,12 @@ class Shuffle:
         """The file that says where the session stands, if nothing has changed since it was written."""
         return self._known
 
+    @property
+    def bytes(self) -> int:
+        """What run files take, and what their documents will take in the queue before these are deleted."""
+        files = {*self._session.waiting, *(promotion.file for promotion in self._promotions)}
+        return 2 * sum(file.record.bytes for file in files)
+
     def is_journal(self, name: PartName) -> bool:
         return name.source in self._sources
 

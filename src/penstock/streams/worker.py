@@ -206,7 +206,7 @@ class StreamWorker(Participant):
         )
 
     def _poll(self, holding: Holding, barrier: Barrier) -> Polled:
-        limits = self._allowance.limits(len(barrier.required), self._shuffle.session.bytes)
+        limits = self._allowance.limits(len(barrier.required), self._shuffle.bytes)
         parts, work = self._divided(holding, barrier, has_room=limits is not None)
         if limits is None:
             parts = {}
