@@ -149,11 +149,6 @@ def test_a_hint_that_nobody_reaches_is_stalled() -> None:
     assert session.stalled(1000.0, 10.0) == []
 
 
-def test_what_waits_takes_room_twice() -> None:
-    first = report(1, file("f", 1, size=100), file("g", 1, size=30), s_a=Mark(P, 10), s_b=Mark(P, 0, 11))
-    session, _ = told(Session(), 1, first)
-
-
 def example() -> Session:
     one = report(1, file("one", 1), s_a=Mark(P, 10), s_b=Mark(P, 0, 11))
     session, _ = told(Session(), 1, one, report(1, file("gone", 1, "late"), late_a=Mark(P, 10)))

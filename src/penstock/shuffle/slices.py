@@ -79,6 +79,8 @@ class Slice:
         self._marks: dict[tuple[str, int], Mark] = {}
         self.bytes = 0
         self.rows = 0
+        self.complete = True
+        """Whether all journals were read to their end."""
 
     @property
     def positions(self) -> dict[Read, Position]:
@@ -100,6 +102,7 @@ class Slice:
                 heapq.heapify(waiting)
                 while waiting and not self._is_full and time.monotonic() < deadline:
                     self._read_block(waiting)
+                self.complete = self.complete and not waiting and not self._delayed
 
     def _rank(self, read: Read) -> int:
         return -self._sources[read.source].priority

@@ -14,12 +14,11 @@ from penstock.errors import UsageError
 from penstock.journals import Journals
 from penstock.shuffle.frontier import Frontier, project_unresolved_hints, reduce, unresolved
 from penstock.shuffle.positions import Position
-from penstock.sources.state import decode
 from penstock.storage import Storage
 from penstock.store.base import Store
 from penstock.streams import registry
 from penstock.streams.model import SCOPE, PartName, Standing
-from penstock.streams.shuffling import read_session
+from penstock.streams.shuffling import position_of, read_session
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,5 +122,5 @@ def _positions(
             for text, (state, _) in pointer.read(storage)["parts"].items():
                 name = PartName.parse(text)
                 if name.source in sources:
-                    found[name] = Position.from_state(None if state is None else decode(text, state))
+                    found[name] = position_of(text, state)
     return found

@@ -93,6 +93,8 @@ class Polled:
     """How far they have come."""
     read: int = 0
     """How many bytes of journals were read."""
+    complete: bool = True
+    """Whether these were read to their end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,14 +427,15 @@ def _answer(
     if sliced is not None:
         rows += [{"kind": "run", "state": json.dumps(file.to_json())} for file in sliced.files]
         progress = json.dumps(sliced.progress.to_json())
-        rows.append({"kind": "progress", "state": progress, "bytes": sliced.read})
+        end = sliced.complete
+        rows.append({"kind": "progress", "state": progress, "bytes": sliced.read, "finished": end})
     return pa.RecordBatch.from_pylist(rows, schema=_ANSWER)
 
 
 def _gathered(answers: Sequence[Row]) -> Polled:
     states, files, dropped = {}, [], dict[str, int]()
     taken: dict[str, tuple[int, int]] = {}
-    runs, progress, read = list[RunFile](), Frontier(), 0
+    runs, progress, read, complete = list[RunFile](), Frontier(), 0, True
     for row in answers:
         if row["kind"] == "state":
             states[PartName(row["source"], row["part"])] = PartState(row["state"], row["finished"])
@@ -446,11 +449,12 @@ def _gathered(answers: Sequence[Row]) -> Polled:
         elif row["kind"] == "progress":
             progress = reduce(progress, Frontier.from_json(json.loads(row["state"])))
             read += row["bytes"]
+            complete = complete and row["finished"]
         else:
             rows, size = taken.get(row["source"], (0, 0))
             taken[row["source"]] = rows + row["rows"], size + row["bytes"]
     sizes = {source: size / rows for source, (rows, size) in taken.items()}
-    return Polled(states, tuple(files), dropped, sizes, tuple(runs), progress, read)
+    return Polled(states, tuple(files), dropped, sizes, tuple(runs), progress, read, complete)
 
 
 def _by_waiting(share: tuple[Ticket, ...], asked: Mapping[PartName, int]) -> tuple[Ticket, ...]:

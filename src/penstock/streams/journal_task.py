@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.shuffle.frontier import Frontier
-from penstock.shuffle.positions import Position
 from penstock.shuffle.queues import Show, documents
 from penstock.shuffle.runs import RunFile, RunWriter
 from penstock.shuffle.slices import Read, Slice, SliceLimits
 from penstock.storage import Storage
 from penstock.streams.intake import Intake
 from penstock.streams.model import PartName, PartState
-from penstock.streams.shuffling import ShuffleWork, journal_sources, state_of
+from penstock.streams.shuffling import ShuffleWork, journal_sources, position_of, state_of
 
 if TYPE_CHECKING:
     from penstock.streams.flow.sources import SourceSpec
@@ -29,6 +28,8 @@ class Sliced:
     progress: Frontier
     read: int = 0
     """Bytes of journals."""
+    complete: bool = True
+    """Whether these were read to their end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class JournalTask:
 
     epoch: int
     prefix: str
-    reads: Mapping[Read, Position]
+    reads: Mapping[Read, str | None]
     shows: tuple[Show, ...]
     queues: tuple[tuple[str, int], ...]
     now: int
@@ -63,10 +64,10 @@ class JournalTask:
             return Sliced({}, (), Frontier())
         with RunWriter(storage, f"{self.prefix}-{unique}", self.epoch, codec) as writer:
             slice_ = Slice(journal_sources(sources), writer, limits, self.now)
-            slice_.read(self.reads)
+            slice_.read({read: position_of(str(read), state) for read, state in self.reads.items()})
         names = {read: PartName(read.source, read.journal) for read in slice_.positions}
         states = {names[read]: state_of(names[read], at) for read, at in slice_.positions.items()}
-        return Sliced(states, tuple(writer.written), slice_.progress, slice_.bytes)
+        return Sliced(states, tuple(writer.written), slice_.progress, slice_.bytes, slice_.complete)
 
 
 def journal_tasks(work: ShuffleWork, most: int) -> Iterator[JournalTask]:

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from penstock.errors import HintNotReached, StreamError
 from penstock.journals.uuids import Ticker
@@ -25,6 +26,7 @@ from penstock.sources.state import decode, encode
 from penstock.storage import Storage
 from penstock.streams.flow.sources import SourceSpec
 from penstock.streams.model import PartName, PartState, Pointer, Standing
+from penstock.streams.resting import Resting
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +39,8 @@ class ShuffleWork:
 
     epoch: int = 0
     prefix: str = ""
-    reads: Mapping[Read, Position] = field(default_factory=dict)
+    reads: Mapping[Read, str | None] = field(default_factory=dict)
+    """The state of each journal, as it is stored."""
     shows: tuple[Show, ...] = ()
     queues: tuple[tuple[str, int], ...] = ()
     now: int = 0
@@ -59,6 +62,7 @@ class Shuffle:
         self._storage = storage
         self._clock = clock
         self._ticker = Ticker()
+        self._resting = Resting()
         self._session = Session()
         self._promotions: tuple[Promotion, ...] = ()
         self._spent: tuple[str, ...] = ()
@@ -140,11 +144,10 @@ class Shuffle:
         these takes room until then.
         """
         awaited = self._session.awaited.journals
-        reads = {
-            Read(name.source, name.part): _position(name, known)
-            for name, known in parts.items()
-            if has_room or str(name) in awaited
-        }
+        states = {Read(name.source, name.part): known.state for name, known in parts.items()}
+        awake = self._resting.awake(states) if has_room else ()
+        wanted = {*awake, *(read for read in states if str(read) in awaited)}
+        reads = {read: states[read] for read in sorted(wanted)}
         queues = tuple(
             (name, queue)
             for name, source in self._sources.items()
@@ -153,6 +156,11 @@ class Shuffle:
         )
         shows = tuple(map(Show.of, self._promotions))
         return ShuffleWork(epoch, prefix, reads, shows, queues, self._ticker.tick())
+
+    def heard(self, work: ShuffleWork, states: Mapping[PartName, PartState], *, complete: bool) -> None:
+        """Take note of the journals that had nothing new."""
+        brought = {Read(name.source, name.part) for name in states}
+        self._resting.heard(work.reads, brought, complete=complete)
 
     def report(
         self, epoch: int, progress: Frontier, files: tuple[RunFile, ...], parts: Mapping[PartName, PartState]
@@ -164,7 +172,7 @@ class Shuffle:
             known = parts.get(name)
             if known is None:
                 return 0
-            position = _position(name, known)
+            position = position_of(str(name), known.state)
             standing = position.producers.get(producer)
             # The ack may have been in bytes that were lost and skipped: then it is not waited for for ever.
             passed = position.clock if position.lost else 0
@@ -217,5 +225,7 @@ def state_of(name: PartName, position: Position) -> PartState:
     return PartState(encode(str(name), position.to_state()))
 
 
-def _position(name: PartName, known: PartState) -> Position:
-    return Position.from_state(None if known.state is None else decode(str(name), known.state))
+@lru_cache(maxsize=1 << 12)
+def position_of(name: str, state: str | None) -> Position:
+    """Where a journal stands; `BadState` names it."""
+    return Position.from_state(None if state is None else decode(name, state))

@@ -221,6 +221,7 @@ class StreamWorker(Participant):
         polled = self._ingestion.poll(
             prefix, parts, limits or self._allowance.least, thresholds, self._asked, work
         )
+        self._shuffle.heard(work, polled.states, complete=polled.complete)
         reach("stream.polled")
         self._asked.update(dict.fromkeys(polled.states, barrier.epoch))
         self._allowance.learn(polled)

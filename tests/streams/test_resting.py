@@ -1,0 +1,50 @@
+"""Which journals are asked, where there are many."""
+
+from __future__ import annotations
+
+from penstock.shuffle.slices import Read
+from penstock.streams.resting import Resting
+
+FEW = [Read("s", f"j{n}") for n in range(10)]
+MANY = [Read("s", f"j{n:05}") for n in range(10_000)]
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_few_journals_are_asked_all_the_time() -> None:
+    clock = Clock()
+    resting = Resting(clock)
+    resting.heard(FEW, (), complete=True)
+    clock.now += 0.01
+    assert resting.awake(FEW) == FEW
+
+
+def test_of_many_those_rest_that_had_nothing_but_not_for_long() -> None:
+    clock = Clock()
+    resting = Resting(clock)
+    assert resting.awake(MANY) == MANY
+    resting.heard(MANY, MANY[:3], complete=True)
+    clock.now += 4.9
+    assert resting.awake(MANY) == MANY[:3]
+    clock.now += 0.2
+    assert resting.awake(MANY) == MANY
+
+
+def test_nobody_rests_after_an_epoch_that_did_not_get_to_all() -> None:
+    clock = Clock()
+    resting = Resting(clock)
+    resting.heard(MANY, (), complete=True)
+    resting.heard(MANY[:5], (), complete=False)
+    assert resting.awake(MANY) == MANY[:5]
+
+
+def test_a_journal_that_appears_is_asked_at_once() -> None:
+    resting = Resting(Clock())
+    resting.heard(MANY, (), complete=True)
+    new = Read("s", "new")
+    assert resting.awake([*MANY, new]) == [new]
