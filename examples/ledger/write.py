@@ -32,10 +32,8 @@ def produce(journals: Path, notes: Path, name: str, orders: int, pace: float) ->
         keep(notes, noted)
     dice = random.Random()
     with JournalWriter(journals, producer=noted["producer"]) as writer:
-        if noted["acks"]:
-            writer.recover(Ack(*each) for each in noted["acks"])
-        else:
-            writer.roll_back(ORDERS, PAYMENTS)
+        writer.recover(Ack(*each) for each in noted["acks"])
+        writer.roll_back(ORDERS, PAYMENTS)
         for number in range(noted["done"], orders):
             order = f"{name}-{number}"
             parts = [dice.randint(1, 5000) for _ in range(dice.randint(1, 4))]

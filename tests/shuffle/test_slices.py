@@ -216,17 +216,6 @@ def test_a_schema_is_about_documents_without_what_journals_add(desk: Desk) -> No
         desk.slice()
 
 
-def test_producers_that_are_silent_for_long_are_forgotten_where_there_are_many(desk: Desk) -> None:
-    desk.source()
-    week = 7 * 86_400 * SECOND
-    desk.write(A, *(line(n, 16 + n, who=n + 1) for n in range(300)), line(300, 500, Flag.CONTINUE, who=400))
-    assert len(desk.ids()) == 300
-    assert len(desk.at(A).producers) == 301
-    desk.write(A, line(301, week + 516, who=500))
-    assert desk.slice(now=2 * week)[1] != []
-    assert set(desk.at(A).producers) == {producer(400), producer(500)}
-
-
 def test_documents_of_a_replay_are_left_out_too(desk: Desk) -> None:
     desk.source(on_invalid="skip")
     desk.write(A, line(1, 16, Flag.CONTINUE), line("x", 32, Flag.CONTINUE))

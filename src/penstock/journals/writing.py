@@ -39,7 +39,8 @@ class JournalWriter:
 
     Each writer is a producer of its own, unless ``producer`` is given. One that is taken over from an earlier
     process must have no other writer, and may have left a transaction open: first call `recover` with the
-    acknowledgements that the program stored last, or else `roll_back` for the journals it wrote to.
+    acknowledgements that the program stored last, if it has any, and then `roll_back` with every journal that
+    it may have written to since.
 
     Threads wait for each other: while one is in a transaction, appends and transactions of the others wait.
     """

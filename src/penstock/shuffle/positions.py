@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from penstock.shuffle.frontier import Mark
@@ -14,9 +14,6 @@ from penstock.shuffle.sequencing import Sequence
 _VERSION = 1
 _CLOCKS = (1 << 64) - 1
 _OFFSETS = (1 << 63) - 1
-_MANY = 256
-_SILENCE = 7 * 86_400 * 160_000_000
-"""A week, as a difference of clocks."""
 _PRODUCER = re.compile(r"[0-9a-f]{12}")
 
 
@@ -30,22 +27,6 @@ class Standing:
     def mark(self, producer: int) -> Mark:
         offset = self.sequence.begin if self.sequence.is_open else -self.end
         return Mark(producer, self.sequence.last_commit, 0, offset)
-
-
-def remembered(producers: Mapping[int, Standing]) -> Mapping[int, Standing]:
-    """The producers without those that have been silent for long, if there are many.
-
-    Every process that writes is a producer of its own. What one repeats that was forgotten counts as new, so
-    they are kept for a week of the journal's own time; with an open transaction, for ever.
-    """
-    if len(producers) <= _MANY:
-        return producers
-    newest = max(_newest(each) for each in producers.values())
-    return {
-        producer: each
-        for producer, each in producers.items()
-        if each.sequence.is_open or _newest(each) > newest - _SILENCE
-    }
 
 
 def _newest(standing: Standing) -> int:
@@ -64,6 +45,14 @@ class Position:
     producers: Mapping[int, Standing] = field(default_factory=dict)
     left_out: int = 0
     lost: int = 0
+
+    def without(self, lost: int) -> Position:
+        """Behind bytes that are gone. What was open is dropped: its ack may have been there."""
+        producers = {
+            producer: Standing(Sequence(each.sequence.last_commit), each.end)
+            for producer, each in self.producers.items()
+        }
+        return replace(self, offset=self.offset + lost, producers=producers, lost=self.lost + lost)
 
     @property
     def clock(self) -> int:

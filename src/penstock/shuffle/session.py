@@ -88,6 +88,15 @@ class Session:
                     found = reduce(found, project_unresolved_hints(each))
         return found
 
+    @property
+    def blocking(self) -> Frontier:
+        """Those of them that checkpoints wait for now."""
+        found = Frontier()
+        for pipeline in self.pipelines.values():
+            if pipeline.unresolved is not None:
+                found = reduce(found, project_unresolved_hints(pipeline.unresolved))
+        return found
+
     def stalled(self, now: float, after: float) -> list[tuple[str, int, int, float]]:
         """Journal, producer, clock and seconds of the hints that were not reached for ``after`` seconds."""
         return [each for p in self.pipelines.values() for each in checkpoints.stalled(p, now, after)]

@@ -17,13 +17,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from penstock.errors import PenstockError
+from penstock.errors import BadInput, PenstockError
 from penstock.journals.documents import decode_hints
-from penstock.journals.uuids import Flag
+from penstock.journals.uuids import Flag, clock_time
 from penstock.shuffle import vector
 from penstock.shuffle.columns import Lines, Piece
 from penstock.shuffle.frontier import Frontier, Mark, farther
-from penstock.shuffle.positions import Position, Standing, remembered
+from penstock.shuffle.positions import Position, Standing
 from penstock.shuffle.readers import Readers
 from penstock.shuffle.rows import RowMaker
 from penstock.shuffle.runs import RunWriter, Settled, group_id
@@ -36,6 +36,9 @@ BLOCK = 16 << 20
 """So many bytes are parsed, sequenced and sorted at once."""
 _PIECE = 1 << 20
 _PIECES = 4096
+_CLOCKS = (1 << 64) - 1
+_FAR = 86_400 * 160_000_000
+"""A day, as a difference of clocks."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -101,7 +104,7 @@ class Slice:
                 waiting = [(self._positions[read].clock, read) for read in level]
                 heapq.heapify(waiting)
                 while waiting and not self._is_full and time.monotonic() < deadline:
-                    self._read_block(waiting)
+                    self._read_block(waiting, deadline)
                 self.complete = self.complete and not waiting and not self._delayed
 
     def _rank(self, read: Read) -> int:
@@ -111,7 +114,7 @@ class Slice:
     def _is_full(self) -> bool:
         return self.bytes >= self._limits.bytes or self.rows >= self._limits.rows
 
-    def _read_block(self, waiting: list[tuple[int, Read]]) -> None:
+    def _read_block(self, waiting: list[tuple[int, Read]], deadline: float) -> None:
         """Read a piece of each journal, those that are behind first, until there is enough to work on."""
         size = max(_PIECE, BLOCK // len(waiting))
         pieces: dict[str, list[Piece]] = {}
@@ -119,7 +122,7 @@ class Slice:
         gathered = 0
         while waiting and gathered < BLOCK and len(came) < _PIECES:
             left = self._limits.bytes - self.bytes - gathered
-            if left <= 0:
+            if left <= 0 or time.monotonic() >= deadline:
                 break
             _, read = heapq.heappop(waiting)
             piece = self._piece(read, min(size, left))
@@ -137,7 +140,7 @@ class Slice:
         before = self._positions[read]
         chunk, lost = self._readers.next(read, before.offset, size)
         if lost:
-            self._positions[read] = replace(before, offset=before.offset + lost, lost=before.lost + lost)
+            self._positions[read] = before.without(lost)
         return None if chunk is None else Piece(read.journal, chunk.begin, chunk.data)
 
     # what becomes of documents
@@ -167,6 +170,9 @@ class Slice:
         """
         ends = {piece.journal: piece.begin + len(piece.data) for piece in pieces}
         limit = self._now - self._sources[source].delay
+        far = np.flatnonzero(lines.stamps.clock > np.uint64(min(self._now + _FAR, _CLOCKS)))
+        if len(far):
+            raise _in_the_future(lines, int(far[0]))
         early = np.flatnonzero(lines.stamps.clock > np.uint64(max(limit, 0)))
         if not len(early):
             return lines, ends
@@ -289,7 +295,7 @@ class Slice:
             self._positions[read] = replace(
                 before,
                 offset=end,
-                producers=remembered({**before.producers, **moved.get(read, {})}),
+                producers={**before.producers, **moved.get(read, {})},
                 left_out=before.left_out + left_out.count(journal),
             )
 
@@ -354,3 +360,17 @@ class _Groups:
 
     def name(self, number: int) -> tuple[str, int]:
         return self.reads[number].journal, self.producers[number]
+
+
+def _in_the_future(lines: Lines, number: int) -> BadInput:
+    """A document that would hold up its journal until then."""
+    clock = int(lines.stamps.clock[number])
+    try:
+        when = f"{clock_time(clock):%Y-%m-%d %H:%M} UTC"
+    except OverflowError:
+        when = "a year above 9999"
+    return BadInput(
+        f"{lines.where(number)}: the clock of the document says {when}, more than a day from now",
+        left="the epoch was not committed, and is tried again",
+        hint="look at the clock of the machine that wrote it, and at the one of this machine",
+    )

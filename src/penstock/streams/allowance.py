@@ -17,9 +17,10 @@ class Allowance:
     that rows had before: in the queue for its room, and in memory for what tasks may hold.
     """
 
-    def __init__(self, limits: Limits, left: Callable[[], int]) -> None:
+    def __init__(self, limits: Limits, left: Callable[[], int], cap: int = 0) -> None:
         self._limits = limits
         self._left = left
+        self._cap = cap
         self._row = 0.0
         self._sizes: dict[str, float] = {}
 
@@ -40,6 +41,10 @@ class Allowance:
         rows = min(self._limits.rows, max(1, int(left / self._row))) if self._row else self._limits.rows
         size = min(self._limits.bytes, left)
         return replace(self._limits, rows=rows, bytes=size, sizes=dict(self._sizes))
+
+    def is_filled_by(self, used: int) -> bool:
+        """Whether it is rather these bytes that take the room than those of the queue."""
+        return used > self._cap - self._left()
 
     def learn(self, polled: Polled) -> None:
         """Take note of how large rows are."""

@@ -113,7 +113,7 @@ class StreamInstance:
                 ingestion,
                 storage,
                 layout,
-                Allowance(limits, lambda: settings.queue_bytes - log.size()),
+                Allowance(limits, lambda: settings.queue_bytes - log.size(), settings.queue_bytes),
                 settings.list_every,
                 self._since,
                 outputs=outputs,

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Literal
 
 from penstock.errors import HintNotReached, StreamError
 from penstock.journals.uuids import Ticker
@@ -50,6 +51,8 @@ class ShuffleWork:
 
 
 NOTHING = ShuffleWork()
+Hunger = Literal["all", "awaited", "none"]
+"""Which journals are read: all, those that the waiting checkpoint waits for, or none."""
 
 
 class Shuffle:
@@ -67,6 +70,7 @@ class Shuffle:
         self._promotions: tuple[Promotion, ...] = ()
         self._spent: tuple[str, ...] = ()
         self._known: Pointer | None = None
+        self._epoch = 0
 
     def __bool__(self) -> bool:
         return bool(self._sources)
@@ -75,6 +79,11 @@ class Shuffle:
     def session(self) -> Session:
         """What the session stands at after the epoch that was followed last."""
         return self._session
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that was followed last."""
+        return self._epoch
 
     @property
     def known(self) -> Pointer | None:
@@ -100,6 +109,7 @@ class Shuffle:
             before, reports, epoch, self._clock(), self._cohort_of
         )
         self._spent = before.spent
+        self._epoch = epoch
         is_same = not self._promotions and not before.spent and all(r.epoch <= before.taken for r in reports)
         self._known = known if is_same else None
 
@@ -136,22 +146,22 @@ class Shuffle:
         prefix: str,
         parts: Mapping[PartName, PartState],
         owns: Callable[[str, str], bool],
-        has_room: bool,
+        hunger: Hunger,
     ) -> ShuffleWork:
         """What to do in an epoch with these journals; ``owns`` says whether a queue of a source is ours.
 
         Without room in the queue only journals are read that transactions wait for: what has been read of
         these takes room until then.
         """
-        awaited = self._session.awaited.journals
+        awaited = self._session.awaited.journals if hunger == "all" else self._session.blocking.journals
         states = {Read(name.source, name.part): known.state for name, known in parts.items()}
-        awake = self._resting.awake(states) if has_room else ()
-        wanted = {*awake, *(read for read in states if str(read) in awaited)}
+        awake = self._resting.awake(states) if hunger == "all" else ()
+        wanted = {*awake, *(read for read in states if str(read) in awaited)} if hunger != "none" else ()
         reads = {read: states[read] for read in sorted(wanted)}
         queues = tuple(
             (name, queue)
             for name, source in self._sources.items()
-            for queue in range(source.queues)
+            for queue in range(max(source.queues, self._queues(name)))
             if owns(name, f"queue {queue}")
         )
         shows = tuple(map(Show.of, self._promotions))
@@ -172,14 +182,16 @@ class Shuffle:
             known = parts.get(name)
             if known is None:
                 return 0
-            position = position_of(str(name), known.state)
-            standing = position.producers.get(producer)
-            # The ack may have been in bytes that were lost and skipped: then it is not waited for for ever.
-            passed = position.clock if position.lost else 0
-            return max(passed, standing.sequence.last_commit if standing is not None else 0)
+            standing = position_of(str(name), known.state).producers.get(producer)
+            return 0 if standing is None else standing.sequence.last_commit
 
         told = reduce(progress, sessions.reached(self._session, commits))
         return Report(epoch, told, files)
+
+    def _queues(self, source: str) -> int:
+        """How many queues there are to show: the source may have been given fewer since they were written."""
+        files = (each.file for each in self._promotions if each.file.source == source)
+        return max((run.queue + 1 for file in files for run in file.runs), default=0)
 
     def _check_cohorts(self, session: Session) -> None:
         """Raise `StreamError` if documents wait in a cohort that there is no more."""

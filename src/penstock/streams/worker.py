@@ -23,10 +23,10 @@ from penstock.failpoints import reach
 from penstock.storage import Storage
 from penstock.streams.allowance import Allowance
 from penstock.streams.books import Books
-from penstock.streams.ingest import Ingestion, Polled
+from penstock.streams.ingest import Ingestion, Limits, Polled
 from penstock.streams.layout import Layout
 from penstock.streams.model import END, OPEN, PartName, PartState, Pointer, Standing
-from penstock.streams.shuffling import NOTHING, Shuffle, ShuffleWork
+from penstock.streams.shuffling import NOTHING, Hunger, Shuffle, ShuffleWork
 
 if TYPE_CHECKING:
     from penstock.streams.stream import SourceSpec
@@ -135,10 +135,11 @@ class StreamWorker(Participant):
         names = {PartName(source, part) for source, parts in listed.items() for part in parts} | states.keys()
         self._check_sources(name.source for name in names)
         mine = {name: states.get(name, PartState()) for name in names if self._is_mine(name)}
+        known = committed.epoch if committed else 0
+        self._shuffle.follow(standings, known)
         # Whatever states these are, they go into a file of this instance's own with its next answer.
         self._holding = Holding(mine, Standing(None, None, _newest(standings)), listed)
-        self._known = committed.epoch if committed else 0
-        self._shuffle.follow(standings, self._known)
+        self._known = known
         self._listed_at = -inf
         self._asked = {name: epoch for name, epoch in self._asked.items() if name in mine}
 
@@ -207,7 +208,7 @@ class StreamWorker(Participant):
 
     def _poll(self, holding: Holding, barrier: Barrier) -> Polled:
         limits = self._allowance.limits(len(barrier.required), self._shuffle.bytes)
-        parts, work = self._divided(holding, barrier, has_room=limits is not None)
+        parts, work = self._divided(holding, barrier, self._hunger(limits))
         if limits is None:
             parts = {}
         if not parts and not work:
@@ -227,10 +228,22 @@ class StreamWorker(Participant):
         self._allowance.learn(polled)
         return polled
 
-    def _divided(self, holding: Holding, barrier: Barrier, *, has_room: bool) -> tuple[Parts, ShuffleWork]:
+    def _hunger(self, limits: Limits | None) -> Hunger:
+        """Which journals may be read.
+
+        Where there is no room because of documents that wait for others, these are read; where it is because
+        nobody took out what is visible, nothing is.
+        """
+        if limits is not None:
+            return "all"
+        return "awaited" if self._allowance.is_filled_by(self._shuffle.bytes) else "none"
+
+    def _divided(self, holding: Holding, barrier: Barrier, hunger: Hunger) -> tuple[Parts, ShuffleWork]:
         """The parts that are polled, and what is done for journals."""
         if not self._shuffle:
             return holding.open, NOTHING
+        if self._shuffle.epoch != self._known:
+            raise StreamError(f"the shuffle stands at epoch {self._shuffle.epoch}, not {self._known}")
         journals = {name: known for name, known in holding.open.items() if self._shuffle.is_journal(name)}
         parts = {name: known for name, known in holding.open.items() if name not in journals}
         prefix = f"{self._layout.epoch_runs(barrier.epoch)}/{self._books.own}"
@@ -239,7 +252,7 @@ class StreamWorker(Participant):
         def owns(source: str, queue: str) -> bool:
             return part_owner(self._seats, source, queue) == self._member
 
-        return parts, self._shuffle.work(barrier.epoch, prefix, journals, owns, has_room)
+        return parts, self._shuffle.work(barrier.epoch, prefix, journals, owns, hunger)
 
     def _report(self, polled: Polled, parts: Parts, epoch: int) -> Pointer | None:
         """What slices of this instance did."""
@@ -337,9 +350,10 @@ class StreamWorker(Participant):
         newest = _merged([self._holding.standing.newest, _newest(standings)])
         parts = {**self._holding.parts, **fresh} if fresh else self._holding.parts
         standing = replace(self._holding.standing, newest=newest)
+        # What can fail comes first: an epoch that was taken over by half would never be looked at again.
+        self._shuffle.follow(standings, decision.epoch)
         self._holding = replace(self._holding, parts=parts, standing=standing, listed=listed)
         self._known = decision.epoch
-        self._shuffle.follow(standings, decision.epoch)
 
     def _listing(self, standing: Standing) -> Mapping[str, frozenset[str]]:
         """The parts that ``standing`` points to.

@@ -258,6 +258,9 @@ def append(
         raise UsageError("lines of --raw carry their producers and transactions themselves")
     number = None if producer is None else parse_producer(producer)
     with JournalWriter(root, producer=number) as writer:
+        if number is not None:
+            # Whoever used this producer before may have been killed in a transaction.
+            writer.roll_back(journal)
         parts, documents = feed(writer, journal, source, transaction=transaction, raw=raw)
         desk.output.show(Done(journal, producer_text(writer.producer), parts, documents))
 
