@@ -29,7 +29,7 @@ GROUPS = {
         "plan",
         "readers",
     ],
-    "journal": ["ls", "cat", "tail", "append", "verify", "frontier"],
+    "journal": ["ls", "cat", "tail", "append", "ack", "verify", "frontier"],
     "cluster": ["status", "members", "leader", "assignments", "barriers", "epochs", "ping", "join"],
     "catalog": ["show", "add", "drop", "history"],
     "certs": ["init", "issue", "rotate", "show"],

@@ -14,7 +14,8 @@ from click.testing import CliRunner, Result
 
 from penstock.cli import exits
 from penstock.cli.app import penstock
-from penstock.journals import Journals, JournalWriter
+from penstock.journals import Flag, Journals, JournalWriter, Stamp
+from penstock.journals.uuids import decode
 from tests.cli.program import Cli
 from tests.journals.support import documents, lines, numbers, put
 
@@ -174,3 +175,16 @@ def test_verify(shop: Cli) -> None:
     result = shop("journal", "verify", "shop", "bad", "--json")
     (report,) = json.loads(result.stdout)
     assert [problem["kind"] for problem in report["problems"]] == ["content", "gap", "line"]
+
+
+def test_an_ack_that_a_killed_producer_owes(cli: Cli) -> None:
+    root = cli.folder / "r"
+    with JournalWriter(root) as writer:
+        writer.append("a", [{"n": 0}])
+    result = cli("journal", "ack", "r", "a", "--producer", "01aabbccddee", "--clock", "77")
+    assert result.exit_code == exits.COMPLETE, result.output
+    last = documents(Journals(root), "a")[-1]
+    assert decode(last["_meta"]["uuid"]) == Stamp(0x01AABBCCDDEE, 77, Flag.ACK)
+    wrong = cli("journal", "ack", "r", "nowhere", "--producer", "01aabbccddee", "--clock", "77")
+    assert wrong.exit_code == exits.USAGE
+    assert cli("journal", "ack", "r", "a", "--producer", "x", "--clock", "77").exit_code != exits.COMPLETE

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import BadInput, JournalGap
+from penstock.journals import JournalReader, Journals
 from penstock.journals.uuids import Flag, clock_time
 from penstock.shuffle import readers, slices
 from penstock.shuffle.columns import Lines, Parser
@@ -298,6 +299,25 @@ def test_a_transaction_of_which_bytes_are_lost_can_do_without(desk: Desk) -> Non
     assert desk.ids() == [0, 2]
     assert desk.at(A).lost == sum(map(len, lost))
     assert not desk.at(A).producers[producer(1)].sequence.is_open
+
+
+def test_a_journal_is_opened_once_as_long_as_it_is_read(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a compressed fragment would be uncompressed from its begin by every call."""
+    opened: list[int] = []
+    reader = Journals.reader
+
+    def watched(journals: Journals, journal: str, offset: int = 0) -> JournalReader:
+        opened.append(offset)
+        return reader(journals, journal, offset)
+
+    monkeypatch.setattr(Journals, "reader", watched)
+    desk.source()
+    desk.write(A, *(line(n, 16 + n) for n in range(50)))
+    found: list[int] = []
+    while len(found) < 50:
+        found += desk.ids(most=200)
+    assert found == list(range(50))
+    assert opened == [0]
 
 
 # transactions

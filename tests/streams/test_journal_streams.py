@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
 from bench import procfs
 from penstock import Stream, Table
+from penstock.cli.app import penstock
 from penstock.config import StreamConfig
 from penstock.errors import StreamError
 from penstock.journals import JournalWriter
@@ -152,13 +154,16 @@ def test_what_a_transaction_waits_for_is_told_by_name(
         lambda: [e for e in station.told("problem") if "wait for acks" in e.text], "word about the hint"
     )
     assert PAYMENTS in told[0].text and f"{writer.producer:012x}" in told[0].text
+    clock = next(ack.stamp.clock for ack in writer.pending_acks if ack.journal == PAYMENTS)
+    command = f"penstock journal ack {root} {PAYMENTS} --producer {writer.producer:012x} --clock {clock}"
+    assert command in told[0].text
     assert 7 not in by_source(station)["orders"]
     view = frontiers.look(station.store, station.storage, "shop")
     assert [(journal, producer) for journal, producer, _ in view.awaited] == [
         (f"payments/{PAYMENTS}", writer.producer)
     ]
     assert view.waiting > 0
-    writer.recover()
+    assert CliRunner().invoke(penstock, command.split()[1:]).exit_code == 0
     station.until(lambda: by_source(station) == {"orders": [0, 7], "payments": [0, 0, 7]}, "the transaction")
     assert frontiers.look(station.store, station.storage, "shop").behind == 0
 

@@ -11,6 +11,7 @@ from penstock.cluster.model import Outcome
 from penstock.journals import Flag, JournalWriter
 from penstock.sources import JournalSource
 from penstock.storage import Storage
+from penstock.streams import shuffling
 from penstock.streams.stream import SourceSpec
 from penstock.tables import Table
 from tests.shuffle.desk import Desk, ack, line
@@ -152,3 +153,19 @@ def test_a_full_queue_stops_reading_whatever_waits(root: Path, tmp_path: Path) -
     assert size > 0
     crew.epochs(40)
     assert crew.queue_bytes() == size
+
+
+def test_few_files_wait_however_long_a_hint_is_not_reached(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shuffling, "_FILES", 5)
+    desk.write(A, line(100, 10, Flag.CONTINUE) + ack(20, hints={B: 21}))
+    crew = JournalCrew(tmp_path / "crew", "ann", all=over(desk.log.root))
+    for number in range(20):
+        desk.write("s/c/pivot=00", line(number, 30 + number, who=2))
+        crew.epoch()
+    assert len(crew.workers["ann"].shuffle.session.waiting) <= 6
+    assert crew.ids() == []
+    desk.write(B, line(101, 11, Flag.CONTINUE) + ack(21, hints={A: 20}))
+    crew.epochs(12)
+    assert crew.ids() == [*range(20), 100, 101]

@@ -74,6 +74,7 @@ class JournalWriter:
         self._thread: int | None = None
         self._pending: tuple[Ack, ...] = ()
         self._undecided = False
+        self._drops = False
 
     def __enter__(self) -> Self:
         return self
@@ -117,7 +118,7 @@ class JournalWriter:
             transaction = Transaction(self._producer)
             try:
                 yield transaction
-                self._pending = transaction.prepare()
+                self._pending, self._drops = transaction.prepare(), False
             except BaseException:
                 self._fail(transaction)
                 raise
@@ -142,19 +143,19 @@ class JournalWriter:
     def abandon(self) -> None:
         """Drop a transaction that an error after `Transaction.prepare` left undecided."""
         with self._alone(settled=False):
-            if self._pending and not self._undecided:
+            if self._pending and not self._undecided and not self._drops:
                 raise JournalError(
                     "the transaction is committed in some journals and can be dropped in none",
                     hint="writer.recover() commits it in the others",
                 )
             self._undecided = False
-            self._pending = self._producer.roll_backs(ack.journal for ack in self._pending)
+            self._drop(ack.journal for ack in self._pending)
             self._send()
 
     def roll_back(self, *journals: str) -> None:
         """Drop what an earlier process with this writer's producer left open in these journals."""
         with self._alone():
-            self._pending = self._producer.roll_backs(journals)
+            self._drop(journals)
             self._send()
 
     def roll(self, journal: str) -> bool:
@@ -178,8 +179,12 @@ class JournalWriter:
             if settled and self._pending:
                 raise JournalError(
                     f"a transaction over {len(self._pending)} journals is not finished",
-                    left="its documents are durable, and not committed everywhere",
-                    hint="writer.recover() commits it; after an error of your own, writer.abandon() drops it",
+                    left="its documents are durable, and not dropped everywhere"
+                    if self._drops
+                    else "its documents are durable, and not committed everywhere",
+                    hint="writer.recover() drops it in the others"
+                    if self._drops
+                    else "writer.recover() commits it; after an error of your own, writer.abandon() drops it",
                 )
             self._thread = me
             try:
@@ -204,13 +209,17 @@ class JournalWriter:
             self._pending = self._pending[1:]
             reach("journal.ack.written")
 
+    def _drop(self, journals: Iterable[str]) -> None:
+        """Let roll-backs be what is pending."""
+        self._pending, self._drops = self._producer.roll_backs(journals), True
+
     def _fail(self, transaction: Transaction) -> None:
         """What becomes of a transaction whose block raised an error."""
         self._undecided = transaction.is_prepared
         if self._undecided:
-            self._pending = transaction.prepare()
+            self._pending, self._drops = transaction.prepare(), False
             return
-        self._pending = self._producer.roll_backs(transaction.written)
+        self._drop(transaction.written)
         # The error of the block is the one to tell; what could not be written stays pending.
         with suppress(PenstockError, OSError):
             self._send()

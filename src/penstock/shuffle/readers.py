@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from types import TracebackType
@@ -21,6 +22,42 @@ _log = logging.getLogger(__name__)
 _OPEN = 64
 
 
+class Shelf:
+    """Readers that stay open in a Python worker from one epoch to the next, those that were used last.
+
+    One that goes on in the middle of a compressed fragment would have to uncompress all that comes before. It
+    goes on here if the next epoch starts where it stands; else it is closed and the journal opened anew.
+    """
+
+    def __init__(self, most: int = _OPEN, idle: float = 60.0) -> None:
+        self._most = most
+        self._idle = idle
+        self._kept: OrderedDict[tuple[str, str], tuple[int, float, JournalReader]] = OrderedDict()
+
+    def take(self, key: tuple[str, str], offset: int) -> JournalReader | None:
+        """The reader of a journal that stands at exactly this offset, if it is here."""
+        known = self._kept.pop(key, None)
+        if known is None:
+            return None
+        if known[0] == offset:
+            return known[2]
+        known[2].close()
+        return None
+
+    def keep(self, key: tuple[str, str], offset: int, reader: JournalReader) -> None:
+        if (before := self._kept.pop(key, None)) is not None:
+            before[2].close()
+        now = time.monotonic()
+        self._kept[key] = offset, now, reader
+        while len(self._kept) > self._most or next(iter(self._kept.values()))[1] < now - self._idle:
+            _, (_, _, oldest) = self._kept.popitem(last=False)
+            oldest.close()
+
+
+SHELF = Shelf()
+"""The shelf of this process."""
+
+
 class Readers:
     """Readers by journal; those that were used last stay open."""
 
@@ -34,8 +71,11 @@ class Readers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for _, reader in self._open.values():
-            reader.close()
+        for read, (offset, reader) in self._open.items():
+            if error is None:
+                SHELF.keep(self._key(read), offset, reader)
+            else:
+                reader.close()
         self._open.clear()
 
     def next(self, read: Read, offset: int, size: int) -> tuple[Chunk | None, int]:
@@ -94,9 +134,14 @@ class Readers:
         if known is not None and known[0] == offset:
             return known[1]
         self._close(read)
-        reader = self._sources[read.source].journals.reader(read.journal, offset)
+        reader = SHELF.take(self._key(read), offset)
+        if reader is None:
+            reader = self._sources[read.source].journals.reader(read.journal, offset)
         self._open[read] = offset, reader
         return reader
+
+    def _key(self, read: Read) -> tuple[str, str]:
+        return self._sources[read.source].journals.root, read.journal
 
     def _keep(self, read: Read, offset: int) -> None:
         self._open[read] = offset, self._open.pop(read)[1]

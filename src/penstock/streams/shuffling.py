@@ -32,6 +32,7 @@ from penstock.streams.resting import Resting
 _log = logging.getLogger(__name__)
 
 _NAMED = 5
+_FILES = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,11 @@ class Shuffle:
         files = {*self._session.waiting, *(promotion.file for promotion in self._promotions)}
         return 2 * sum(file.record.bytes for file in files)
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether no more run files should wait than do: every epoch reads the list of them."""
+        return len(self._session.waiting) >= _FILES
+
     def is_journal(self, name: PartName) -> bool:
         return name.source in self._sources
 
@@ -134,10 +140,10 @@ class Shuffle:
             ]
             more = f", and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
             raise HintNotReached(
-                f"transactions wait for acks that were not read yet: {', '.join(named[:_NAMED])}{more}",
+                f"transactions wait for acks that were not read yet: {', '.join(named[:_NAMED])}{more}; if a "
+                f"writer is gone that should send one: {self._command(*min(stalled)[:3])}",
                 left="their documents, and what was read after them, are kept and not visible yet",
-                hint="look whether these journals are there and whether their writers live: "
-                "`penstock journal tail`; a writer that crashed must send its acks again",
+                hint="look whether these journals are there, and whether their writers live",
             )
 
     def work(
@@ -187,6 +193,12 @@ class Shuffle:
 
         told = reduce(progress, sessions.reached(self._session, commits))
         return Report(epoch, told, files)
+
+    def _command(self, journal: str, producer: int, clock: int) -> str:
+        """What a person can type to write an ack that nobody else will."""
+        source, _, name = journal.partition("/")
+        root = self._sources[source].journals.root
+        return f"penstock journal ack {root} {name} --producer {producer:012x} --clock {clock}"
 
     def _queues(self, source: str) -> int:
         """How many queues there are to show: the source may have been given fewer since they were written."""

@@ -235,7 +235,7 @@ class StreamWorker(Participant):
         nobody took out what is visible, nothing is.
         """
         if limits is not None:
-            return "all"
+            return "awaited" if self._shuffle.is_crowded else "all"
         return "awaited" if self._allowance.is_filled_by(self._shuffle.bytes) else "none"
 
     def _divided(self, holding: Holding, barrier: Barrier, hunger: Hunger) -> tuple[Parts, ShuffleWork]:

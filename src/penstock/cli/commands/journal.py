@@ -265,6 +265,30 @@ def append(
         desk.output.show(Done(journal, producer_text(writer.producer), parts, documents))
 
 
+@command.command()
+@click.argument("root")
+@click.argument("journal")
+@click.option("--producer", metavar="HEX", required=True, help="12 hexadecimal digits.")
+@click.option("--clock", type=click.IntRange(min=1), required=True, help="That of the acknowledgement.")
+@with_desk
+def ack(desk: Desk, root: str, journal: str, producer: str, clock: int) -> None:
+    """Write the acknowledgement that a producer owes to a journal, since it was killed before it could.
+
+    It commits what the producer has left open there up to this clock. Streams name producer and clock when a
+    transaction waits for it.
+    """
+    from penstock.journals import Ack, JournalWriter, Stamp
+    from penstock.journals.documents import encode_ack
+    from penstock.journals.uuids import Flag, parse_producer
+
+    number = parse_producer(producer)
+    document = encode_ack(Stamp(number, clock, Flag.ACK)).decode().rstrip("\n")
+    find(root, journal)
+    with JournalWriter(root) as writer:
+        writer.recover([Ack(journal, document)])
+    desk.output.say(f"producer {producer} is acknowledged in {journal} up to clock {clock}")
+
+
 @command.command(epilog=_VERIFY_EXITS)
 @click.argument("root")
 @click.argument("journals", nargs=-1, metavar="[JOURNAL]...")
