@@ -26,7 +26,7 @@ STARTS_SPARK = {
     "test_demo",
     "test_processes",
     "test_remote_spark",
-    "test_stream_command",
+    "test_stream_start",
     "test_chaos",
     "test_failover",
     "test_journals",

@@ -78,6 +78,21 @@ def test_an_offset_that_is_not_there(shop: Cli) -> None:
     assert "error[journal-gap]" in gap.stderr and "the bytes 10 to 1,000" in gap.stderr
 
 
+def test_cat_begins_with_a_whole_line(shop: Cli) -> None:
+    whole = shop("journal", "cat", "shop", "payments").stdout.splitlines()
+    second = len(whole[0]) + 1
+    for begin in (1, second - 1, second):
+        assert (
+            shop("journal", "cat", "shop", "payments", "--from", str(begin)).stdout.splitlines() == whole[1:]
+        )
+
+
+def test_a_wrong_name_is_refused_before_anything_is_read(cli: Cli) -> None:
+    result = fed(cli, "", "r", "../x")
+    assert result.exit_code == exits.USAGE
+    assert "cannot be the name of a journal" in result.stderr
+
+
 @pytest.mark.parametrize(("number", "expected"), [(3, [27, 28, 29]), (0, []), (99, list(range(30)))])
 def test_tail(shop: Cli, number: int, expected: list[int]) -> None:
     name = "orders/region=eu/pivot=00"

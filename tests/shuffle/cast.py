@@ -15,8 +15,9 @@ from penstock.shuffle.positions import Position
 from penstock.shuffle.queues import Show, documents
 from penstock.shuffle.runs import RunFile, RunWriter
 from penstock.shuffle.session import Promotion, Report, Session, advance, reached
-from penstock.shuffle.slices import Read, Slice, SliceLimits
+from penstock.shuffle.slices import Slice, SliceLimits
 from penstock.sources.journals import JournalSource
+from penstock.sources.parts import PartName
 from penstock.storage import Storage
 
 LATER = 1 << 63
@@ -32,7 +33,7 @@ class Cast:
     limits: SliceLimits = field(default_factory=lambda: SliceLimits(1 << 20, 1 << 20, 60.0))
     now: int = LATER
     epoch: int = 0
-    positions: dict[Read, Position] = field(default_factory=dict)
+    positions: dict[PartName, Position] = field(default_factory=dict)
     session: Session = field(default_factory=Session)
     reports: list[Report] = field(default_factory=list)
     visible: dict[int, dict[tuple[str, int], pa.Table]] = field(default_factory=dict)
@@ -47,7 +48,7 @@ class Cast:
         session = Session.from_json(json.loads(json.dumps(session.to_json())))
         shown = self.show(promotions)
         before = {
-            Read(name, journal): self.positions.get(Read(name, journal), Position())
+            PartName(name, journal): self.positions.get(PartName(name, journal), Position())
             for name, source in self.sources.items()
             for journal in source.list_parts()
         }
@@ -66,8 +67,8 @@ class Cast:
             self.visible[self.epoch] = shown
 
     def slice(
-        self, member: int, mine: Mapping[Read, Position], session: Session, fails: bool
-    ) -> tuple[Report, dict[Read, Position]]:
+        self, member: int, mine: Mapping[PartName, Position], session: Session, fails: bool
+    ) -> tuple[Report, dict[PartName, Position]]:
         epoch = self.epoch + 1
         with RunWriter(self.storage, f"runs/{epoch}-{member}-{'x' if fails else 'o'}", epoch, None) as writer:
             slice_ = Slice(self.sources, writer, self.limits, self.now)
@@ -77,8 +78,8 @@ class Cast:
 
         def commits(journal: str, producer: int) -> int:
             source, _, name = journal.partition("/")
-            standing = positions.get(Read(source, name), Position()).producers.get(producer)
-            return 0 if standing is None else standing.sequence.last_commit
+            track = positions.get(PartName(source, name), Position()).producers.get(producer)
+            return 0 if track is None else track.sequence.last_commit
 
         told = reduce(slice_.progress, reached(session, commits))
         files: tuple[RunFile, ...] = tuple(writer.written)

@@ -11,13 +11,13 @@ from penstock.journals.uuids import Flag, Stamp
 from penstock.shuffle.positions import Position
 from penstock.shuffle.queues import Show, documents
 from penstock.shuffle.runs import Commits, RunFile, RunWriter
-from penstock.shuffle.slices import Read, Slice, SliceLimits
+from penstock.shuffle.slices import Slice, SliceLimits
 from penstock.sources.journals import JournalSource
+from penstock.sources.parts import PartName
 from penstock.storage import Storage
 from penstock.tables import Table
 from tests.shuffle.logs import Log
 
-SECOND = 160_000_000
 TODAY = 0x1EF0 << 48
 """A clock, with others before and after it."""
 
@@ -52,7 +52,7 @@ class Desk:
         self.log = Log(folder / "journals")
         self.storage = Storage(folder / "work")
         self.sources: dict[str, JournalSource] = {}
-        self.positions: dict[Read, Position] = {}
+        self.positions: dict[PartName, Position] = {}
         self.calls = 0
 
     def source(self, name: str = "items", table: type[Table] = Items, **options: Any) -> JournalSource:
@@ -68,7 +68,7 @@ class Desk:
         """One call, and the rows that it handed on; after an error nothing has moved."""
         self.calls += 1
         reads = {
-            Read(name, journal): self.positions.get(Read(name, journal), Position())
+            PartName(name, journal): self.positions.get(PartName(name, journal), Position())
             for name, source in self.sources.items()
             for journal in source.list_parts()
         }
@@ -83,7 +83,7 @@ class Desk:
         return sorted(row["id"] for row in self.slice(**limits)[1])
 
     def at(self, journal: str, source: str = "items") -> Position:
-        return self.positions[Read(source, journal)]
+        return self.positions[PartName(source, journal)]
 
     def _rows(self, file: RunFile) -> Iterator[dict[str, Any]]:
         shows = [Show(file, Commits.of(()), None)]

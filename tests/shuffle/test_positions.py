@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import BadState
 from penstock.shuffle.frontier import Mark
-from penstock.shuffle.positions import Position, Standing
+from penstock.shuffle.positions import Position, Track
 from penstock.shuffle.sequencing import Sequence
 
 CLOCKS = st.integers(1, (1 << 64) - 1)
@@ -23,7 +23,7 @@ SEQUENCES = st.one_of(
 POSITIONS = st.builds(
     Position,
     OFFSETS,
-    st.dictionaries(st.integers(0, (1 << 48) - 1), st.builds(Standing, SEQUENCES, OFFSETS), max_size=4),
+    st.dictionaries(st.integers(0, (1 << 48) - 1), st.builds(Track, SEQUENCES, OFFSETS), max_size=4),
     OFFSETS,
     OFFSETS,
 )
@@ -40,13 +40,13 @@ def test_a_journal_that_was_never_read_stands_at_its_begin() -> None:
 
 
 def test_the_clock_is_the_newest_that_was_read() -> None:
-    standings = {1: Standing(Sequence(50)), 2: Standing(Sequence(10, 70, 5)), 3: Standing(Sequence(60))}
-    assert Position(100, standings).clock == 70
+    tracks = {1: Track(Sequence(50)), 2: Track(Sequence(10, 70, 5)), 3: Track(Sequence(60))}
+    assert Position(100, tracks).clock == 70
 
 
 def test_a_mark_says_where_the_open_transaction_begins_or_the_last_line_ends() -> None:
-    assert Standing(Sequence(50), 90).mark(7) == Mark(7, 50, 0, -90)
-    assert Standing(Sequence(50, 70, 60), 90).mark(7) == Mark(7, 50, 0, 60)
+    assert Track(Sequence(50), 90).mark(7) == Mark(7, 50, 0, -90)
+    assert Track(Sequence(50, 70, 60), 90).mark(7) == Mark(7, 50, 0, 60)
 
 
 PRODUCER = "010000000007"
@@ -79,6 +79,6 @@ PRODUCER = "010000000007"
     ],
 )
 def test_anything_else_is_a_bad_state(change: Callable[[dict[str, Any]], Any]) -> None:
-    body = Position(100, {1 << 40 | 7: Standing(Sequence(50), 90)}).to_state()
+    body = Position(100, {1 << 40 | 7: Track(Sequence(50), 90)}).to_state()
     with pytest.raises(BadState):
         Position.from_state(change(body))

@@ -11,13 +11,13 @@ import pytest
 
 from penstock.errors import BadInput, JournalGap
 from penstock.journals import JournalReader, Journals
-from penstock.journals.uuids import Flag, clock_time
+from penstock.journals.uuids import SECOND, Flag, clock_time
 from penstock.shuffle import readers, slices
 from penstock.shuffle.columns import Lines, Parser
 from penstock.shuffle.sequencing import OutsideInTransaction, PartialCommit
 from penstock.sources.journals import JournalSource
 from penstock.tables import Table
-from tests.shuffle.desk import SECOND, TODAY, Desk, Items, ack, line, producer
+from tests.shuffle.desk import TODAY, Desk, Items, ack, line, producer
 
 A, B, C = "j/a", "j/b", "j/c"
 

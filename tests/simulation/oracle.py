@@ -12,7 +12,8 @@ from typing import Any
 from penstock.cluster import codec
 from penstock.cluster.assignment import part_owner
 from penstock.cluster.model import Decision, Kind, Outcome, Snapshot
-from penstock.streams.model import END, Brought, PartName, PartState, Pointer, RowFile, Standing
+from penstock.sources.parts import PartName
+from penstock.streams.model import END, Brought, PartState, Pointer, RowFile, Standing
 from penstock.streams.stream import SourceSpec
 from tests.simulation.invariants import Referee
 from tests.simulation.springs import LATENESS, SECOND, Spring, Vein

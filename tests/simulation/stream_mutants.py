@@ -14,11 +14,12 @@ from unittest.mock import patch
 
 from penstock.cluster.model import Barrier, Decision, Snapshot
 from penstock.cluster.participant import Work
+from penstock.sources.parts import PartName
 from penstock.storage import Storage
 from penstock.streams import worker
 from penstock.streams.books import Books
 from penstock.streams.ingest import Polled
-from penstock.streams.model import END, OPEN, PartName, PartState, Pointer, Standing
+from penstock.streams.model import END, OPEN, PartState, Pointer, Standing
 from penstock.streams.worker import Holding, StreamWorker
 
 Mutant = Callable[[], Iterator[None]]

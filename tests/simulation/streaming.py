@@ -15,10 +15,11 @@ from penstock.cluster.keys import Keys
 from penstock.cluster.model import Decision
 from penstock.cluster.node import Node
 from penstock.errors import SessionLost, StoreUnavailable
+from penstock.sources.parts import PartName
 from penstock.streams import books
 from penstock.streams.allowance import Allowance
 from penstock.streams.ingest import Limits, Polled
-from penstock.streams.model import END, SCOPE, PartName, PartState
+from penstock.streams.model import END, SCOPE, PartState
 from penstock.streams.rhythm import StreamRhythm
 from penstock.streams.shuffling import NOTHING, ShuffleWork
 from penstock.streams.stream import SourceSpec

@@ -22,6 +22,7 @@ from penstock.cluster.records import Records
 from penstock.cluster.room import Room
 from penstock.config import ClusterConfig, Config, SparkConfig, StreamConfig
 from penstock.project import load_stream
+from penstock.sources.parts import PartName
 from penstock.sources.state import decode
 from penstock.storage import Storage
 from penstock.store import Store, open_store
@@ -30,7 +31,7 @@ from penstock.stream_job import StreamJob
 from penstock.streams import registry
 from penstock.streams.claims import Claims
 from penstock.streams.log import EpochLog
-from penstock.streams.model import END, SCOPE, PartName, PartState, Standing
+from penstock.streams.model import END, SCOPE, PartState, Standing
 from penstock.streams.sinks import StreamTable
 
 JOBS = Path(__file__).with_name("jobs")

@@ -13,12 +13,13 @@ from penstock.shuffle.frontier import Frontier, reduce
 from penstock.shuffle.runs import RunFile
 from penstock.shuffle.slices import SliceLimits
 from penstock.sources import JournalSource
+from penstock.sources.parts import PartName
 from penstock.storage import Storage
 from penstock.streams.allowance import Allowance
 from penstock.streams.ingest import Limits, Polled
 from penstock.streams.intake import Intake
 from penstock.streams.journal_task import journal_tasks
-from penstock.streams.model import Brought, PartName, PartState, RowFile
+from penstock.streams.model import Brought, PartState, RowFile
 from penstock.streams.shuffling import NOTHING, ShuffleWork
 from penstock.streams.stream import SourceSpec
 from penstock.streams.worker import StreamWorker

@@ -14,12 +14,13 @@ from penstock.cluster.barrier import Alignment
 from penstock.cluster.model import Ack, Barrier, Decision, Kind, Outcome, Scope, Seat, Snapshot
 from penstock.cluster.participant import Work
 from penstock.sources.base import Part, StatefulSource
+from penstock.sources.parts import PartName
 from penstock.sources.state import State, decode, encode
 from penstock.storage import FileRecord, Storage
 from penstock.streams.allowance import Allowance
 from penstock.streams.ingest import Ingestion, Limits, Polled
 from penstock.streams.layout import Layout
-from penstock.streams.model import Brought, PartName, PartState, RowFile
+from penstock.streams.model import Brought, PartState, RowFile
 from penstock.streams.shuffling import NOTHING, ShuffleWork
 from penstock.streams.stream import SourceSpec, Timestamps
 from penstock.streams.worker import StreamWorker

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from penstock.cluster.model import Decision, Kind, Outcome, Seat, Snapshot
+from penstock.sources.parts import PartName
 from penstock.streams.figures import moved, pause, speed
-from penstock.streams.model import Brought, PartName, PartState, Pointer
+from penstock.streams.model import Brought, PartState, Pointer
 from penstock.streams.views import Facts, State, judge
 from tests.streams.log.support import NOON
 

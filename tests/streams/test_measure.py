@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from penstock.sources.base import Part, StatefulSource
+from penstock.sources.parts import PartName
 from penstock.sources.state import State
 from penstock.storage import Storage
 from penstock.streams.ingest import Limits, Ticket, _by_waiting, _Desk, _Poll
 from penstock.streams.intake import Intake
-from penstock.streams.model import PartName
 from penstock.streams.stream import SourceSpec
 from penstock.tables import Table
 

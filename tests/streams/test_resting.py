@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from penstock.shuffle.slices import Read
+from penstock.sources.parts import PartName
 from penstock.streams.resting import Resting
 
-FEW = [Read("s", f"j{n}") for n in range(10)]
-MANY = [Read("s", f"j{n:05}") for n in range(10_000)]
+FEW = [PartName("s", f"j{n}") for n in range(10)]
+MANY = [PartName("s", f"j{n:05}") for n in range(10_000)]
 
 
 class Clock:
@@ -46,5 +46,5 @@ def test_nobody_rests_after_an_epoch_that_did_not_get_to_all() -> None:
 def test_a_journal_that_appears_is_asked_at_once() -> None:
     resting = Resting(Clock())
     resting.heard(MANY, (), complete=True)
-    new = Read("s", "new")
+    new = PartName("s", "new")
     assert resting.awake([*MANY, new]) == [new]

@@ -9,7 +9,8 @@ import pytest
 
 from penstock.cluster.model import Kind, Outcome, Seat, Snapshot
 from penstock.errors import TerminalError
-from penstock.streams.model import OPEN, PartName
+from penstock.sources.parts import PartName
+from penstock.streams.model import OPEN
 from tests.streams.owners import lister, moving, owner, parts_of
 from tests.streams.support import Crew, Scripted, all_of
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from penstock.errors import BadInput, PenstockError, UsageError
+from penstock.errors import BadInput, JournalGap, PenstockError, UsageError
 
 if TYPE_CHECKING:
     from penstock.journals import Appended, Chunk, Journals, JournalWriter
@@ -52,13 +52,25 @@ def lines(journals: Journals, journal: str, begin: int | None, end: int | None) 
     """The lines that are there now and begin at ``begin`` or behind it, and before ``end``."""
     head = journals.head(journal) or 0
     stop = head if end is None else min(end, head)
-    start = journals.begin(journal) or 0 if begin is None else begin
+    start = journals.begin(journal) or 0 if begin is None else _line_at(journals, journal, begin)
     with journals.reader(journal, start) as reader:
         while reader.offset < stop and (chunk := reader.read(_BLOCK)):
             for line in split(chunk):
                 if line.offset >= stop:
                     return
                 yield line
+
+
+def _line_at(journals: Journals, journal: str, offset: int) -> int:
+    """Where the first line begins that begins at an offset or behind it."""
+    if offset <= (journals.begin(journal) or 0):
+        return offset
+    try:
+        with journals.reader(journal, offset - 1) as reader:
+            rest = reader.read(1)
+    except JournalGap:
+        return offset
+    return offset if rest is None else rest.end
 
 
 def last_lines(journals: Journals, journal: str, number: int) -> tuple[list[Line], int]:

@@ -19,6 +19,8 @@ from penstock.errors import BadInput
 from penstock.journals import names
 from penstock.journals.uuids import Stamp, decode, encode, parse_producer, producer_text
 
+META = "_meta"
+"""Where a document has its UUID."""
 _CLOCKS = 1 << 64
 _DECIMAL = re.compile(r"[0-9]{1,20}")
 _HEX = re.compile(r"(?:0x)?([0-9a-f]{1,16})", re.IGNORECASE)
@@ -37,17 +39,17 @@ def encode_document(stamp: Stamp, document: Mapping[str, Any]) -> bytes:
     """A document as a line. Members of its ``_meta`` other than ``uuid`` are kept."""
     if not isinstance(document, Mapping):
         raise BadInput(f"a document must be a JSON object, not {type(document).__name__}")
-    meta = document.get("_meta", {})
+    meta = document.get(META, {})
     if not isinstance(meta, Mapping):
         raise BadInput("the _meta of a document must be a JSON object")
     kept = {key: value for key, value in meta.items() if key != "uuid"}
-    rest = {key: value for key, value in document.items() if key != "_meta"}
-    return _line({"_meta": {"uuid": encode(stamp), **kept}, **rest})
+    rest = {key: value for key, value in document.items() if key != META}
+    return _line({META: {"uuid": encode(stamp), **kept}, **rest})
 
 
 def encode_ack(stamp: Stamp, hints: Iterable[Hint] = ()) -> bytes:
     """An acknowledgement as a line."""
-    return _line({"_meta": {"uuid": encode(stamp), "ack": True}, "hints": encode_hints(hints)})
+    return _line({META: {"uuid": encode(stamp), "ack": True}, "hints": encode_hints(hints)})
 
 
 def parse(line: bytes) -> dict[str, Any]:
@@ -68,7 +70,7 @@ def parse(line: bytes) -> dict[str, Any]:
 
 def stamp_of(document: Mapping[str, Any]) -> Stamp:
     """What the UUID of a document says. Raises `BadInput` if it has none, or a wrong one."""
-    meta = document.get("_meta")
+    meta = document.get(META)
     if not isinstance(meta, Mapping) or "uuid" not in meta:
         raise BadInput("the document has no _meta.uuid")
     return decode(meta["uuid"])

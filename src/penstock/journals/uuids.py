@@ -25,8 +25,10 @@ from enum import IntEnum
 from penstock.errors import BadInput
 
 _BEGIN = datetime(1582, 10, 15, tzinfo=UTC)
-_UNIX = 0x01B21DD213814000
+UNIX = 0x01B21DD213814000
 """1970-01-01 as a count of 100 ns since 1582-10-15."""
+SECOND = 10_000_000 << 4
+"""A second, as a difference of clocks."""
 
 _MULTICAST = 1 << 40
 _CLOCKS = 1 << 64
@@ -157,7 +159,7 @@ class Ticker:
     def tick(self) -> int:
         """The next clock."""
         with self._lock:
-            self._last = max(self._now() // 100 + _UNIX << 4, self._last + 1)
+            self._last = max(self._now() // 100 + UNIX << 4, self._last + 1)
             return self._last
 
     def pass_by(self, clock: int) -> None:

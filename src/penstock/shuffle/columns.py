@@ -10,18 +10,16 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import json as arrow_json
 
 from penstock.errors import BadInput
-from penstock.inputs.formats.jsonl import readable_schema
+from penstock.inputs.formats.jsonl import read_documents, readable_schema
 from penstock.journals import documents
+from penstock.journals.documents import META
 from penstock.shuffle.stamps import Stamps
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
-META = "_meta"
 _NEWLINE = 10
-_MOST = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +187,7 @@ class _Raw:
 
     def read(self, begin: int, end: int, schema: pa.Schema) -> pa.Table:
         first, last = int(self.starts[begin]), int(self.ends[end - 1])
-        return arrow_json.read_json(
-            pa.BufferReader(pa.py_buffer(self.text).slice(first, last - first)),
-            read_options=arrow_json.ReadOptions(use_threads=False, block_size=min(last - first + 1, _MOST)),
-            parse_options=arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-        )
+        return read_documents(pa.py_buffer(self.text).slice(first, last - first), schema, "ignore")
 
     def parse(self, number: int) -> dict[str, Any]:
         line = self.text[self.starts[number] : self.ends[number]]

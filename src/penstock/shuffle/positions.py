@@ -7,18 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from penstock.shuffle.frontier import Mark
+from penstock.shuffle.frontier import LARGEST_CLOCK, LARGEST_OFFSET, Mark
 from penstock.shuffle.parsing import bad, integer, listed, versioned
 from penstock.shuffle.sequencing import Sequence
 
 _VERSION = 1
-_CLOCKS = (1 << 64) - 1
-_OFFSETS = (1 << 63) - 1
 _PRODUCER = re.compile(r"[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Track:
     """Of one producer: its sequence, and the end of the last line that was read of it."""
 
     sequence: Sequence = field(default_factory=Sequence)
@@ -29,8 +27,8 @@ class Standing:
         return Mark(producer, self.sequence.last_commit, 0, offset)
 
 
-def _newest(standing: Standing) -> int:
-    return max(standing.sequence.last_commit, standing.sequence.max_continue)
+def _newest(track: Track) -> int:
+    return max(track.sequence.last_commit, track.sequence.max_continue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +40,14 @@ class Position:
     """
 
     offset: int = 0
-    producers: Mapping[int, Standing] = field(default_factory=dict)
+    producers: Mapping[int, Track] = field(default_factory=dict)
     left_out: int = 0
     lost: int = 0
 
     def without(self, lost: int) -> Position:
         """Behind bytes that are gone. What was open is dropped: its ack may have been there."""
         producers = {
-            producer: Standing(Sequence(each.sequence.last_commit), each.end)
+            producer: Track(Sequence(each.sequence.last_commit), each.end)
             for producer, each in self.producers.items()
         }
         return replace(self, offset=self.offset + lost, producers=producers, lost=self.lost + lost)
@@ -76,18 +74,18 @@ class Position:
         producers = body["producers"]
         if not isinstance(producers, dict) or not all(map(_PRODUCER.fullmatch, producers)):
             raise bad("the producers of a position are not what they should be")
-        standings = {int(name, 16): _standing(entry) for name, entry in producers.items()}
-        counts = (integer(body[name], name, _OFFSETS) for name in ("left_out", "lost"))
-        return cls(integer(body["offset"], "an offset", _OFFSETS), standings, *counts)
+        tracks = {int(name, 16): _track(entry) for name, entry in producers.items()}
+        counts = (integer(body[name], name, LARGEST_OFFSET) for name in ("left_out", "lost"))
+        return cls(integer(body["offset"], "an offset", LARGEST_OFFSET), tracks, *counts)
 
 
-def _standing(entry: Any) -> Standing:
+def _track(entry: Any) -> Track:
     last, most, begin, end = listed(entry, "a producer", 4)
     sequence = Sequence(
-        integer(last, "a clock", _CLOCKS),
-        integer(most, "a clock", _CLOCKS),
-        integer(begin, "a begin", _OFFSETS, -1),
+        integer(last, "a clock", LARGEST_CLOCK),
+        integer(most, "a clock", LARGEST_CLOCK),
+        integer(begin, "a begin", LARGEST_OFFSET, -1),
     )
     if sequence.is_open != (sequence.begin >= 0):
         raise bad(f"a transaction is open up to clock {most}, and begins at {begin}")
-    return Standing(sequence, integer(end, "an end", _OFFSETS))
+    return Track(sequence, integer(end, "an end", LARGEST_OFFSET))

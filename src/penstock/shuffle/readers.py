@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from types import TracebackType
@@ -12,50 +11,22 @@ from typing import TYPE_CHECKING, Self
 from penstock.errors import JournalGap
 from penstock.journals import Chunk, JournalReader
 from penstock.shuffle.columns import Piece
+from penstock.sources.hosting import Host, Key
 from penstock.sources.journals import JournalSource
 
 if TYPE_CHECKING:
-    from penstock.shuffle.slices import Read
+    from penstock.sources.parts import PartName
 
 _log = logging.getLogger(__name__)
 
 _OPEN = 64
 
 
-class Shelf:
-    """Readers that stay open in a Python worker from one epoch to the next, those that were used last.
+SHELF: Host[JournalReader] = Host(_OPEN)
+"""Readers that stay open in this process from one epoch to the next, by where they stand.
 
-    One that goes on in the middle of a compressed fragment would have to uncompress all that comes before. It
-    goes on here if the next epoch starts where it stands; else it is closed and the journal opened anew.
-    """
-
-    def __init__(self, most: int = _OPEN, idle: float = 60.0) -> None:
-        self._most = most
-        self._idle = idle
-        self._kept: OrderedDict[tuple[str, str], tuple[int, float, JournalReader]] = OrderedDict()
-
-    def take(self, key: tuple[str, str], offset: int) -> JournalReader | None:
-        """The reader of a journal that stands at exactly this offset, if it is here."""
-        known = self._kept.pop(key, None)
-        if known is None:
-            return None
-        if known[0] == offset:
-            return known[2]
-        known[2].close()
-        return None
-
-    def keep(self, key: tuple[str, str], offset: int, reader: JournalReader) -> None:
-        if (before := self._kept.pop(key, None)) is not None:
-            before[2].close()
-        now = time.monotonic()
-        self._kept[key] = offset, now, reader
-        while len(self._kept) > self._most or next(iter(self._kept.values()))[1] < now - self._idle:
-            _, (_, _, oldest) = self._kept.popitem(last=False)
-            oldest.close()
-
-
-SHELF = Shelf()
-"""The shelf of this process."""
+One that began anew in the middle of a compressed fragment would have to uncompress all that comes before.
+"""
 
 
 class Readers:
@@ -63,9 +34,10 @@ class Readers:
 
     def __init__(self, sources: Mapping[str, JournalSource]) -> None:
         self._sources = sources
-        self._open: OrderedDict[Read, tuple[int, JournalReader]] = OrderedDict()
+        self._open: OrderedDict[PartName, tuple[int, JournalReader]] = OrderedDict()
 
     def __enter__(self) -> Self:
+        SHELF.sweep()
         return self
 
     def __exit__(
@@ -78,7 +50,7 @@ class Readers:
                 reader.close()
         self._open.clear()
 
-    def next(self, read: Read, offset: int, size: int) -> tuple[Chunk | None, int]:
+    def next(self, read: PartName, offset: int, size: int) -> tuple[Chunk | None, int]:
         """Lines from ``offset`` on, None if there are none; and how many bytes before them are lost.
 
         A gap in the journal is an error unless the source skips it.
@@ -97,12 +69,12 @@ class Readers:
                 self._keep(read, chunk.end)
             return chunk, lost
 
-    def again(self, read: Read, begin: int, end: int, size: int) -> Iterator[Piece]:
+    def again(self, read: PartName, begin: int, end: int, size: int) -> Iterator[Piece]:
         """The lines from ``begin`` to ``end`` once more, and maybe a few after them.
 
         Bytes that are gone are an error unless the source skips them.
         """
-        reader = self._sources[read.source].journals.reader(read.journal, begin)
+        reader = self._sources[read.source].journals.reader(read.part, begin)
         try:
             while begin < end:
                 try:
@@ -111,44 +83,44 @@ class Readers:
                     self._allow(read, gap)
                     begin = gap.end
                     reader.close()
-                    reader = self._sources[read.source].journals.reader(read.journal, begin)
+                    reader = self._sources[read.source].journals.reader(read.part, begin)
                     continue
                 if chunk is None:
                     raise JournalGap(
-                        f"journal {read.journal}: the bytes {begin:,} to {end:,} of a transaction are gone",
+                        f"journal {read.part}: the bytes {begin:,} to {end:,} of a transaction are gone",
                         left="the epoch was not committed, and is tried again",
                         hint="bring back the fragments that are missing",
                     )
-                yield Piece(read.journal, chunk.begin, chunk.data)
+                yield Piece(read.part, chunk.begin, chunk.data)
                 begin = chunk.end
         finally:
             reader.close()
 
-    def _allow(self, read: Read, gap: JournalGap) -> None:
+    def _allow(self, read: PartName, gap: JournalGap) -> None:
         if self._sources[read.source].on_gap == "fail":
             raise gap
         _log.warning("%s; skipped", gap.what)
 
-    def _reader(self, read: Read, offset: int) -> JournalReader:
+    def _reader(self, read: PartName, offset: int) -> JournalReader:
         known = self._open.get(read)
         if known is not None and known[0] == offset:
             return known[1]
         self._close(read)
         reader = SHELF.take(self._key(read), offset)
         if reader is None:
-            reader = self._sources[read.source].journals.reader(read.journal, offset)
+            reader = self._sources[read.source].journals.reader(read.part, offset)
         self._open[read] = offset, reader
         return reader
 
-    def _key(self, read: Read) -> tuple[str, str]:
-        return self._sources[read.source].journals.root, read.journal
+    def _key(self, read: PartName) -> Key:
+        return "journals", self._sources[read.source].journals.root, read.part
 
-    def _keep(self, read: Read, offset: int) -> None:
+    def _keep(self, read: PartName, offset: int) -> None:
         self._open[read] = offset, self._open.pop(read)[1]
         while len(self._open) > _OPEN:
             self._close(next(iter(self._open)))
 
-    def _close(self, read: Read) -> None:
+    def _close(self, read: PartName) -> None:
         known = self._open.pop(read, None)
         if known is not None:
             known[1].close()

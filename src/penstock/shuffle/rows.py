@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from penstock.errors import BadInput
 from penstock.inputs.conform import conform
-from penstock.journals.documents import parse
-from penstock.shuffle.columns import META, Lines, Parser
+from penstock.journals.documents import META, parse
+from penstock.journals.uuids import UNIX
+from penstock.shuffle.columns import Lines, Parser
 from penstock.shuffle.keys import clock_queues, key_queues
 from penstock.shuffle.validation import validator
 from penstock.sources.journals import JournalSource
@@ -22,7 +23,6 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 
 _log = logging.getLogger(__name__)
 
-_UNIX = 0x01B21DD213814000
 _SHOWN = 200
 _DOCUMENT = "the document"
 
@@ -151,5 +151,5 @@ def _meta(lines: Lines, chosen: Array, what: str) -> pa.Array:
         return pa.array(lines.offset[chosen])
     if what == "producer":
         return pa.array([f"{producer:012x}" for producer in stamps.producer[chosen].tolist()])
-    micros = ((stamps.clock[chosen] >> np.uint64(4)).astype(np.int64) - _UNIX) // 10
+    micros = ((stamps.clock[chosen] >> np.uint64(4)).astype(np.int64) - UNIX) // 10
     return pa.array(micros).cast(pa.timestamp("us", "UTC"))

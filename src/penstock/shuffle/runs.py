@@ -16,6 +16,7 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from penstock.shuffle.frontier import LARGEST_CLOCK, LARGEST_OFFSET
 from penstock.shuffle.parsing import bad, integer, listed, text
 from penstock.storage import FileRecord, Storage
 
@@ -24,8 +25,6 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 _HIDDEN = tuple(pa.field(name, pa.uint64()) for name in ("_clock", "_group", "_commit"))
 _CLOCK, _GROUP, _COMMIT = range(-len(_HIDDEN), 0)
 """Where columns stand behind those of the table, which may have some of the same names."""
-_CLOCKS = (1 << 64) - 1
-_LARGEST = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ class RunFile:
         """What `to_json` gave; anything else is a `BadState` that says what is wrong with it."""
         body = _members(found, "a run file", {"source", "epoch", "record", "runs"})
         runs = tuple(_run(*listed(run, "a run", 5)) for run in listed(body["runs"], "runs"))
-        source, epoch = text(body["source"], "a source"), integer(body["epoch"], "an epoch", _LARGEST)
+        source, epoch = text(body["source"], "a source"), integer(body["epoch"], "an epoch", LARGEST_OFFSET)
         return cls(source, epoch, _record(body["record"]), runs)
 
 
@@ -206,17 +205,17 @@ def _hidden(batch: pa.RecordBatch, place: int) -> Array:
 
 def _run(batch: Any, queue: Any, rows: Any, first: Any, last: Any) -> Run:
     return Run(
-        integer(batch, "the number of a run", _LARGEST),
-        integer(queue, "a queue", _LARGEST),
-        integer(rows, "a number of rows", _LARGEST),
-        integer(first, "a clock", _CLOCKS),
-        integer(last, "a clock", _CLOCKS),
+        integer(batch, "the number of a run", LARGEST_OFFSET),
+        integer(queue, "a queue", LARGEST_OFFSET),
+        integer(rows, "a number of rows", LARGEST_OFFSET),
+        integer(first, "a clock", LARGEST_CLOCK),
+        integer(last, "a clock", LARGEST_CLOCK),
     )
 
 
 def _record(found: Any) -> FileRecord:
     body = _members(found, "the record of a file", {"path", "rows", "bytes", "sha256"})
-    rows, size = (integer(body[name], f"the number of {name}", _LARGEST) for name in ("rows", "bytes"))
+    rows, size = (integer(body[name], f"the number of {name}", LARGEST_OFFSET) for name in ("rows", "bytes"))
     return FileRecord(text(body["path"], "a path"), rows, size, text(body["sha256"], "a checksum"))
 
 

@@ -13,6 +13,7 @@ from typing import Any, Self
 from penstock.shuffle import checkpoints
 from penstock.shuffle.checkpoints import Clocks, Pipeline, Ready
 from penstock.shuffle.frontier import (
+    LARGEST_OFFSET,
     Frontier,
     Mark,
     drain,
@@ -25,7 +26,6 @@ from penstock.shuffle.parsing import bad, integer, listed, text, versioned
 from penstock.shuffle.runs import RunFile
 
 _VERSION = 1
-_LARGEST = (1 << 63) - 1
 _CHUNK = 1 << 12
 
 CohortOf = Callable[[str], str]
@@ -53,7 +53,7 @@ class Report:
         body = versioned(found, "a report", _VERSION, {"epoch", "progress", "files"})
         files = tuple(RunFile.from_json(each) for each in listed(body["files"], "run files"))
         progress = gather(listed(body["progress"], "progress"))
-        return cls(integer(body["epoch"], "an epoch", _LARGEST), progress, files)
+        return cls(integer(body["epoch"], "an epoch", LARGEST_OFFSET), progress, files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Session:
             raise bad("the pipelines of a session are no object")
         pipelines = {name: Pipeline.from_json(each) for name, each in body["pipelines"].items()}
         waiting = tuple(RunFile.from_json(each) for each in listed(body["waiting"], "run files"))
-        taken = integer(body["taken"], "an epoch", _LARGEST)
+        taken = integer(body["taken"], "an epoch", LARGEST_OFFSET)
         spent = tuple(text(path, "a path") for path in listed(body["spent"], "paths"))
         return cls(taken, pipelines, waiting, spent)
 

@@ -19,16 +19,17 @@ import numpy as np
 
 from penstock.errors import BadInput, PenstockError
 from penstock.journals.documents import decode_hints
-from penstock.journals.uuids import Flag, clock_time
+from penstock.journals.uuids import SECOND, Flag, clock_time
 from penstock.shuffle import vector
 from penstock.shuffle.columns import Lines, Piece
-from penstock.shuffle.frontier import Frontier, Mark, farther
-from penstock.shuffle.positions import Position, Standing
+from penstock.shuffle.frontier import LARGEST_CLOCK, Frontier, Mark, farther
+from penstock.shuffle.positions import Position, Track
 from penstock.shuffle.readers import Readers
 from penstock.shuffle.rows import RowMaker
 from penstock.shuffle.runs import RunWriter, Settled, group_id
 from penstock.shuffle.sequencing import Sequence
 from penstock.sources.journals import JournalSource
+from penstock.sources.parts import PartName
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -36,20 +37,7 @@ BLOCK = 16 << 20
 """So many bytes are parsed, sequenced and sorted at once."""
 _PIECE = 1 << 20
 _PIECES = 4096
-_CLOCKS = (1 << 64) - 1
-_FAR = 86_400 * 160_000_000
-"""A day, as a difference of clocks."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Read:
-    """A journal that a source reads."""
-
-    source: str
-    journal: str
-
-    def __str__(self) -> str:
-        return f"{self.source}/{self.journal}"
+_FAR = 86_400 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +64,9 @@ class Slice:
         self._limits = limits
         self._now = now
         self._readers = Readers(sources)
-        self._before: dict[Read, Position] = {}
-        self._positions: dict[Read, Position] = {}
-        self._delayed: set[Read] = set()
+        self._before: dict[PartName, Position] = {}
+        self._positions: dict[PartName, Position] = {}
+        self._delayed: set[PartName] = set()
         self._marks: dict[tuple[str, int], Mark] = {}
         self.bytes = 0
         self.rows = 0
@@ -86,7 +74,7 @@ class Slice:
         """Whether all journals were read to their end."""
 
     @property
-    def positions(self) -> dict[Read, Position]:
+    def positions(self) -> dict[PartName, Position]:
         """Where the journals stand that were read."""
         return {read: at for read, at in self._positions.items() if at != self._before[read]}
 
@@ -95,7 +83,7 @@ class Slice:
         """The marks of producers that moved, and of those that acks hint at."""
         return Frontier.of((journal, mark) for (journal, _), mark in self._marks.items())
 
-    def read(self, positions: Mapping[Read, Position]) -> None:
+    def read(self, positions: Mapping[PartName, Position]) -> None:
         """Read the journals on, until they have nothing more or a limit is reached."""
         self._before, self._positions = dict(positions), dict(positions)
         deadline = time.monotonic() + self._limits.seconds
@@ -107,18 +95,18 @@ class Slice:
                     self._read_block(waiting, deadline)
                 self.complete = self.complete and not waiting and not self._delayed
 
-    def _rank(self, read: Read) -> int:
+    def _rank(self, read: PartName) -> int:
         return -self._sources[read.source].priority
 
     @property
     def _is_full(self) -> bool:
         return self.bytes >= self._limits.bytes or self.rows >= self._limits.rows
 
-    def _read_block(self, waiting: list[tuple[int, Read]], deadline: float) -> None:
+    def _read_block(self, waiting: list[tuple[int, PartName]], deadline: float) -> None:
         """Read a piece of each journal, those that are behind first, until there is enough to work on."""
         size = max(_PIECE, BLOCK // len(waiting))
         pieces: dict[str, list[Piece]] = {}
-        came: list[Read] = []
+        came: list[PartName] = []
         gathered = 0
         while waiting and gathered < BLOCK and len(came) < _PIECES:
             left = self._limits.bytes - self.bytes - gathered
@@ -136,12 +124,12 @@ class Slice:
             if read not in self._delayed:
                 heapq.heappush(waiting, (self._positions[read].clock, read))
 
-    def _piece(self, read: Read, size: int) -> Piece | None:
+    def _piece(self, read: PartName, size: int) -> Piece | None:
         before = self._positions[read]
         chunk, lost = self._readers.next(read, before.offset, size)
         if lost:
             self._positions[read] = before.without(lost)
-        return None if chunk is None else Piece(read.journal, chunk.begin, chunk.data)
+        return None if chunk is None else Piece(read.part, chunk.begin, chunk.data)
 
     # what becomes of documents
 
@@ -170,7 +158,7 @@ class Slice:
         """
         ends = {piece.journal: piece.begin + len(piece.data) for piece in pieces}
         limit = self._now - self._sources[source].delay
-        far = np.flatnonzero(lines.stamps.clock > np.uint64(min(self._now + _FAR, _CLOCKS)))
+        far = np.flatnonzero(lines.stamps.clock > np.uint64(min(self._now + _FAR, LARGEST_CLOCK)))
         if len(far):
             raise _in_the_future(lines, int(far[0]))
         early = np.flatnonzero(lines.stamps.clock > np.uint64(max(limit, 0)))
@@ -181,7 +169,7 @@ class Slice:
         for number, line in zip(journals.tolist(), early[first].tolist(), strict=True):
             kept[line:] &= lines.journal[line:] != number
             ends[lines.journals[number]] = int(lines.offset[line])
-            self._delayed.add(Read(source, lines.journals[number]))
+            self._delayed.add(PartName(source, lines.journals[number]))
         return lines.select(np.flatnonzero(kept)), ends
 
     def _hand_on(self, source: str, lines: Lines, chosen: Array, commit: Array, group: Array) -> list[str]:
@@ -213,7 +201,7 @@ class Slice:
 
     def _replay(self, source: str, groups: _Groups, replays: list[vector.Replay]) -> list[str]:
         """Read transactions again from their begin, and hand on what was read of them before this call."""
-        spans: dict[Read, tuple[int, int]] = {}
+        spans: dict[PartName, tuple[int, int]] = {}
         for replay in replays:
             read = groups.reads[replay.group]
             begin, end = spans.get(read, (replay.begin, replay.end))
@@ -228,7 +216,7 @@ class Slice:
             pieces.append(piece)
         return out + self._hand_on_again(source, groups, left, pieces) if pieces else out
 
-    def _again(self, read: Read, begin: int, end: int) -> Iterator[Piece]:
+    def _again(self, read: PartName, begin: int, end: int) -> Iterator[Piece]:
         """The bytes of a journal once more; what is lost of them is counted."""
         at = begin
         for piece in self._readers.again(read, begin, end, BLOCK):
@@ -237,7 +225,7 @@ class Slice:
             yield piece
         self._lose(read, end - at)
 
-    def _lose(self, read: Read, size: int) -> None:
+    def _lose(self, read: PartName, size: int) -> None:
         if size > 0:
             before = self._positions[read]
             self._positions[read] = replace(before, lost=before.lost + size)
@@ -250,7 +238,7 @@ class Slice:
         stamps, numbers = lines.stamps, {journal: number for number, journal in enumerate(lines.journals)}
         found: list[tuple[Array, int, int]] = []
         for group, replay in replays.items():
-            number = numbers.get(groups.reads[group].journal)
+            number = numbers.get(groups.reads[group].part)
             if number is None:
                 continue
             producer = np.uint64(groups.producers[group])
@@ -282,15 +270,15 @@ class Slice:
     ) -> None:
         last = np.zeros(len(groups.before), np.int64)
         last[groups.group] = lines.end
-        moved: dict[Read, dict[int, Standing]] = {}
+        moved: dict[PartName, dict[int, Track]] = {}
         for number, sequence in enumerate(decision.after):
             read, producer = groups.reads[number], groups.producers[number]
-            standing = Standing(sequence, int(last[number]))
-            moved.setdefault(read, {})[producer] = standing
+            track = Track(sequence, int(last[number]))
+            moved.setdefault(read, {})[producer] = track
             if sequence != groups.before[number]:
-                self._mark(str(read), standing.mark(producer))
+                self._mark(str(read), track.mark(producer))
         for journal, end in ends.items():
-            read = Read(source, journal)
+            read = PartName(source, journal)
             before = self._positions[read]
             self._positions[read] = replace(
                 before,
@@ -340,26 +328,26 @@ class _Groups:
     """The producers by journal of some documents, numbered."""
 
     group: Array
-    reads: tuple[Read, ...]
+    reads: tuple[PartName, ...]
     producers: tuple[int, ...]
     before: tuple[Sequence, ...]
     ids: Array
 
     @classmethod
-    def of(cls, source: str, lines: Lines, positions: Mapping[Read, Position]) -> _Groups:
+    def of(cls, source: str, lines: Lines, positions: Mapping[PartName, Position]) -> _Groups:
         keys = (lines.journal.astype(np.uint64) << np.uint64(48)) | lines.stamps.producer
         unique, group = np.unique(keys, return_inverse=True)
-        reads = tuple(Read(source, lines.journals[key >> 48]) for key in unique.tolist())
+        reads = tuple(PartName(source, lines.journals[key >> 48]) for key in unique.tolist())
         producers = tuple(key & ((1 << 48) - 1) for key in unique.tolist())
         before = tuple(
-            positions[read].producers.get(producer, Standing()).sequence
+            positions[read].producers.get(producer, Track()).sequence
             for read, producer in zip(reads, producers, strict=True)
         )
         ids = [group_id(str(read), producer) for read, producer in zip(reads, producers, strict=True)]
         return cls(group, reads, producers, before, np.array(ids, np.uint64))
 
     def name(self, number: int) -> tuple[str, int]:
-        return self.reads[number].journal, self.producers[number]
+        return self.reads[number].part, self.producers[number]
 
 
 def _in_the_future(lines: Lines, number: int) -> BadInput:

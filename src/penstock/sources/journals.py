@@ -22,7 +22,8 @@ import pyarrow as pa
 
 from penstock.errors import BadInput, DefinitionError
 from penstock.journals import Journals, names
-from penstock.journals.uuids import time_clock
+from penstock.journals.documents import META
+from penstock.journals.uuids import SECOND, time_clock
 from penstock.sources.base import Source
 from penstock.tables import Table
 
@@ -30,7 +31,6 @@ Meta = Literal["uuid", "journal", "offset", "time", "producer"]
 """What there is to know of a document besides its fields."""
 
 QUEUES = 4
-_TICKS = 160_000_000
 _META: Mapping[str, tuple[str, pa.DataType]] = {
     "uuid": ("str", pa.string()),
     "journal": ("str", pa.string()),
@@ -38,7 +38,6 @@ _META: Mapping[str, tuple[str, pa.DataType]] = {
     "time": ("datetime", pa.timestamp("us", "UTC")),
     "producer": ("str", pa.string()),
 }
-_STAMP = "_meta"
 _ESCAPE = re.compile(r"~(?![01])")
 
 
@@ -107,7 +106,7 @@ class JournalSource(Source):
     @property
     def delay(self) -> int:
         """The read delay as a difference of clocks."""
-        return round(self.read_delay * _TICKS)
+        return round(self.read_delay * SECOND)
 
     def describe(self) -> dict[str, object]:
         return {
@@ -146,9 +145,9 @@ class JournalSource(Source):
         except (TypeError, ValueError) as error:
             raise DefinitionError(f"{self!r}: the JSON schema is no JSON: {error}") from error
         fields = self.table.input_schema()
-        if _STAMP in fields.names and _STAMP not in self.meta:
+        if META in fields.names and META not in self.meta:
             raise DefinitionError(
-                f"{self!r}: the table has a field {_STAMP}, where documents have their UUID",
+                f"{self!r}: the table has a field {META}, where documents have their UUID",
                 hint='call the field otherwise, and fill it: meta={"id": "uuid"}',
             )
         self._check_meta(fields)

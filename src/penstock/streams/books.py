@@ -7,10 +7,11 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping
 
 from penstock.shuffle.session import Report, Session
+from penstock.sources.parts import PartName
 from penstock.storage import Storage
 from penstock.streams.ingest import Polled
 from penstock.streams.layout import Layout
-from penstock.streams.model import Brought, PartName, PartState, Pointer
+from penstock.streams.model import Brought, PartState, Pointer
 
 _log = logging.getLogger(__name__)
 

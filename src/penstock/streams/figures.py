@@ -7,7 +7,8 @@ from datetime import datetime
 
 from penstock.cluster.assignment import part_owner
 from penstock.cluster.model import Decision, Kind, Outcome, Snapshot
-from penstock.streams.model import Brought, PartName, PartState
+from penstock.sources.parts import PartName
+from penstock.streams.model import Brought, PartState
 
 Parts = Mapping[PartName, PartState]
 

@@ -14,10 +14,11 @@ from penstock.errors import UsageError
 from penstock.journals import Journals
 from penstock.shuffle.frontier import Frontier, project_unresolved_hints, reduce, unresolved
 from penstock.shuffle.positions import Position
+from penstock.sources.parts import PartName
 from penstock.storage import Storage
 from penstock.store.base import Store
 from penstock.streams import registry
-from penstock.streams.model import SCOPE, PartName, Standing
+from penstock.streams.model import SCOPE, Standing
 from penstock.streams.shuffling import position_of, read_session
 
 

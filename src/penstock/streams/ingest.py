@@ -22,16 +22,17 @@ from penstock.shuffle.frontier import Frontier, reduce
 from penstock.shuffle.runs import RunFile
 from penstock.shuffle.slices import SliceLimits
 from penstock.sources.base import Part, StatefulSource
+from penstock.sources.hosting import Host, Key, close
+from penstock.sources.parts import PartName
 from penstock.sources.state import decode, encode
 from penstock.spark.faults import carried
 from penstock.spark.faults import decode as decode_fault
 from penstock.spark.flow import Batches
 from penstock.spark.session import cancel_tag, is_local, job_tag, parallelism
 from penstock.storage import FileRecord, Storage
-from penstock.streams.hosting import HOST, Key, close
 from penstock.streams.intake import Intake
 from penstock.streams.journal_task import JournalTask, Sliced, journal_tasks
-from penstock.streams.model import PartName, PartState, RowFile
+from penstock.streams.model import PartState, RowFile
 from penstock.streams.shuffling import NOTHING, ShuffleWork
 from penstock.tables import spark_schema
 
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
     from penstock.streams.stream import SourceSpec
 
+HOST: Host[Part] = Host()
+"""The parts that are suspended in this process."""
 _CHUNK = 1 << 16
 _LEAST = 1 << 10
 _FIRST = 1 << 10

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from penstock.shuffle.frontier import Frontier
 from penstock.shuffle.queues import Show, documents
 from penstock.shuffle.runs import RunFile, RunWriter
-from penstock.shuffle.slices import Read, Slice, SliceLimits
+from penstock.shuffle.slices import Slice, SliceLimits
+from penstock.sources.parts import PartName
 from penstock.storage import Storage
 from penstock.streams.intake import Intake
-from penstock.streams.model import PartName, PartState
+from penstock.streams.model import PartState
 from penstock.streams.shuffling import ShuffleWork, journal_sources, position_of, state_of
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class JournalTask:
 
     epoch: int
     prefix: str
-    reads: Mapping[Read, str | None]
+    reads: Mapping[PartName, str | None]
     shows: tuple[Show, ...]
     queues: tuple[tuple[str, int], ...]
     now: int
@@ -65,8 +66,7 @@ class JournalTask:
         with RunWriter(storage, f"{self.prefix}-{unique}", self.epoch, codec) as writer:
             slice_ = Slice(journal_sources(sources), writer, limits, self.now)
             slice_.read({read: position_of(str(read), state) for read, state in self.reads.items()})
-        names = {read: PartName(read.source, read.journal) for read in slice_.positions}
-        states = {names[read]: state_of(names[read], at) for read, at in slice_.positions.items()}
+        states = {name: state_of(name, at) for name, at in slice_.positions.items()}
         return Sliced(states, tuple(writer.written), slice_.progress, slice_.bytes, slice_.complete)
 
 

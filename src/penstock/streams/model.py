@@ -135,22 +135,6 @@ class Standing:
         return cls(**{**found, **pointers})
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class PartName:
-    """A part of a source of a stream."""
-
-    source: str
-    part: str
-
-    def __str__(self) -> str:
-        return f"{self.source}/{self.part}"
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        source, _, part = text.partition("/")
-        return cls(source, part)
-
-
 @dataclass(frozen=True, slots=True)
 class PartState:
     """The committed state of a part: ``state`` is encoded, None before the first snapshot."""

@@ -19,6 +19,7 @@ from penstock.cluster.roster import Roster
 from penstock.cluster.sight import Sight
 from penstock.config import ClusterConfig, StreamConfig
 from penstock.errors import CorruptFile, EpochGone, UsageError
+from penstock.sources.parts import PartName
 from penstock.storage import Storage
 from penstock.store.base import Store
 from penstock.streams import registry
@@ -26,7 +27,7 @@ from penstock.streams.claims import Claims, OutputClaim
 from penstock.streams.figures import Parts, moved, pause, speed
 from penstock.streams.holds import Holds
 from penstock.streams.log import EpochLog, View
-from penstock.streams.model import END, SCOPE, PartName, PartState, Standing
+from penstock.streams.model import END, SCOPE, PartState, Standing
 from penstock.streams.registry import StreamRecord
 from penstock.streams.supervisors import Supervisors
 from penstock.streams.views import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable
 
-from penstock.shuffle.slices import Read
+from penstock.sources.parts import PartName
 
 _EACH = 1 / 2000
 _LONGEST = 5.0
@@ -20,14 +20,14 @@ class Resting:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._since: dict[Read, float] = {}
+        self._since: dict[PartName, float] = {}
 
-    def awake(self, journals: Collection[Read]) -> list[Read]:
+    def awake(self, journals: Collection[PartName]) -> list[PartName]:
         """Those to ask now."""
         limit = self._clock() - min(_LONGEST, _EACH * len(journals))
         return [read for read in journals if self._since.get(read, limit) <= limit]
 
-    def heard(self, asked: Iterable[Read], brought: Collection[Read], *, complete: bool) -> None:
+    def heard(self, asked: Iterable[PartName], brought: Collection[PartName], *, complete: bool) -> None:
         """Take note of who had nothing. ``complete``: all were asked, and none has to wait with something."""
         now = self._clock()
         for read in asked:

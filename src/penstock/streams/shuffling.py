@@ -21,12 +21,12 @@ from penstock.shuffle.positions import Position
 from penstock.shuffle.queues import Show
 from penstock.shuffle.runs import RunFile
 from penstock.shuffle.session import Promotion, Report, Session
-from penstock.shuffle.slices import Read
 from penstock.sources.journals import JournalSource
+from penstock.sources.parts import PartName
 from penstock.sources.state import decode, encode
 from penstock.storage import Storage
 from penstock.streams.flow.sources import SourceSpec
-from penstock.streams.model import PartName, PartState, Pointer, Standing
+from penstock.streams.model import PartState, Pointer, Standing
 from penstock.streams.resting import Resting
 
 _log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class ShuffleWork:
 
     epoch: int = 0
     prefix: str = ""
-    reads: Mapping[Read, str | None] = field(default_factory=dict)
+    reads: Mapping[PartName, str | None] = field(default_factory=dict)
     """The state of each journal, as it is stored."""
     shows: tuple[Show, ...] = ()
     queues: tuple[tuple[str, int], ...] = ()
@@ -160,10 +160,9 @@ class Shuffle:
         these takes room until then.
         """
         awaited = self._session.awaited.journals if hunger == "all" else self._session.blocking.journals
-        states = {Read(name.source, name.part): known.state for name, known in parts.items()}
-        awake = self._resting.awake(states) if hunger == "all" else ()
-        wanted = {*awake, *(read for read in states if str(read) in awaited)} if hunger != "none" else ()
-        reads = {read: states[read] for read in sorted(wanted)}
+        awake = self._resting.awake(parts) if hunger == "all" else ()
+        wanted = {*awake, *(name for name in parts if str(name) in awaited)} if hunger != "none" else ()
+        reads = {name: parts[name].state for name in sorted(wanted)}
         queues = tuple(
             (name, queue)
             for name, source in self._sources.items()
@@ -175,8 +174,7 @@ class Shuffle:
 
     def heard(self, work: ShuffleWork, states: Mapping[PartName, PartState], *, complete: bool) -> None:
         """Take note of the journals that had nothing new."""
-        brought = {Read(name.source, name.part) for name in states}
-        self._resting.heard(work.reads, brought, complete=complete)
+        self._resting.heard(work.reads, states.keys(), complete=complete)
 
     def report(
         self, epoch: int, progress: Frontier, files: tuple[RunFile, ...], parts: Mapping[PartName, PartState]

@@ -20,12 +20,13 @@ from penstock.cluster.model import Barrier, Decision, Kind, Seat, Snapshot
 from penstock.cluster.participant import Participant, Work
 from penstock.errors import SessionLost, SourceFailed, StreamError
 from penstock.failpoints import reach
+from penstock.sources.parts import PartName
 from penstock.storage import Storage
 from penstock.streams.allowance import Allowance
 from penstock.streams.books import Books
 from penstock.streams.ingest import Ingestion, Limits, Polled
 from penstock.streams.layout import Layout
-from penstock.streams.model import END, OPEN, PartName, PartState, Pointer, Standing
+from penstock.streams.model import END, OPEN, PartState, Pointer, Standing
 from penstock.streams.shuffling import NOTHING, Hunger, Shuffle, ShuffleWork
 
 if TYPE_CHECKING:

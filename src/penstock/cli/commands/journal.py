@@ -251,9 +251,10 @@ def append(
     raw: bool,
 ) -> None:
     """Append JSON lines from FILE, or from stdin, to a journal below the folder ROOT."""
-    from penstock.journals import JournalWriter
+    from penstock.journals import JournalWriter, names
     from penstock.journals.uuids import parse_producer, producer_text
 
+    names.check(journal)
     if raw and (transaction or producer is not None):
         raise UsageError("lines of --raw carry their producers and transactions themselves")
     number = None if producer is None else parse_producer(producer)

@@ -39,7 +39,7 @@ class JsonLines(TextFormat):
     def parse(self, text: pa.Buffer, columns: Sequence[str]) -> pa.Table:
         chosen = present(columns, self.schema.names)
         schema = self.schema if self.strict else pa.schema([self.schema.field(name) for name in chosen])
-        table = _read(text, schema, "error" if self.strict else "ignore")
+        table = read_documents(text, schema, "error" if self.strict else "ignore")
         return table.select(chosen)
 
 
@@ -59,7 +59,7 @@ def jsonl_schema(file: Stamp, declared: pa.Schema | None) -> pa.Schema:
             hint="JSON lines have one document on each line; convert the file, or give table_schema",
         )
     try:
-        inferred = _read(pa.py_buffer(text[: records.consumed]), None, "infer").schema
+        inferred = read_documents(pa.py_buffer(text[: records.consumed]), None, "infer").schema
     except pa.ArrowInvalid as error:
         raise BadInput(
             f"{file.path} cannot be read as JSON lines: {error}",
@@ -73,7 +73,8 @@ def readable_schema(declared: pa.Schema) -> pa.Schema:
     return pa.schema([pa.field(field.name, _readable(field.type)) for field in declared])
 
 
-def _read(text: pa.Buffer, schema: pa.Schema | None, unexpected: str) -> pa.Table:
+def read_documents(text: pa.Buffer, schema: pa.Schema | None, unexpected: str) -> pa.Table:
+    """The documents of a text, with the fields of ``schema``; others as ``unexpected`` says."""
     # Arrow 26 is killed by a null that comes first.
     if bytes(text[:_BEGIN]).lstrip().startswith(b"null"):
         raise pa.ArrowInvalid("a line is null, and not an object")

@@ -1,4 +1,4 @@
-"""Parts that stay open in a Python worker from one epoch to the next.
+"""What stays open in a Python worker from one epoch to the next: parts of sources, readers of journals.
 
 Spark keeps its Python workers and gives a task to any of them. A part that was suspended here goes on here
 if the state that the next epoch starts from is the one it was suspended at; otherwise (another worker was
@@ -12,8 +12,7 @@ import logging
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
-
-from penstock.sources.base import Part
+from typing import Generic, Protocol, TypeVar
 
 _log = logging.getLogger(__name__)
 
@@ -28,14 +27,23 @@ Key = tuple[str, str, str]
 """Stream id, source and part."""
 
 
+class Closable(Protocol):
+    def close(self) -> None: ...
+
+
+T = TypeVar("T", bound=Closable)
+State = str | int
+"""What says where a part stands."""
+
+
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    part: Part
-    state: str
+class _Kept(Generic[T]):
+    part: T
+    state: State
     since: float
 
 
-class Host:
+class Host(Generic[T]):
     """The suspended parts of one process, which one thread uses.
 
     The oldest go first when there are too many.
@@ -44,7 +52,7 @@ class Host:
     def __init__(self, most: int = LEAST, idle: float = _IDLE) -> None:
         self._most = most
         self._idle = idle
-        self._kept: OrderedDict[Key, _Kept] = OrderedDict()
+        self._kept: OrderedDict[Key, _Kept[T]] = OrderedDict()
 
     def make_room(self, share: int) -> None:
         """Keep enough for tasks with ``share`` parts each.
@@ -54,7 +62,7 @@ class Host:
         """
         self._most = max(self._most, min(MOST, _ROOM * share))
 
-    def take(self, key: Key, state: str | None) -> Part | None:
+    def take(self, key: Key, state: State | None) -> T | None:
         """The part that was suspended at exactly this state, if it is here."""
         kept = self._kept.pop(key, None)
         if kept is None:
@@ -64,7 +72,7 @@ class Host:
         close(kept.part, key)
         return None
 
-    def keep(self, key: Key, state: str, part: Part) -> None:
+    def keep(self, key: Key, state: State, part: T) -> None:
         """Keep a part that was just suspended."""
         if (before := self._kept.pop(key, None)) is not None:
             close(before.part, key)
@@ -83,13 +91,9 @@ class Host:
         close(kept.part, key)
 
 
-def close(part: Part, key: Key) -> None:
+def close(part: Closable, key: Key) -> None:
     """Close a part; that it fails to is nobody's loss."""
     try:
         part.close()
     except Exception:
         _log.warning("part %s of %s was not closed cleanly", key[2], key[1], exc_info=True)
-
-
-HOST = Host()
-"""The host of this process."""
