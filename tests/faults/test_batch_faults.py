@@ -54,7 +54,12 @@ def at_work(place: Place) -> Iterator[list[Future[ps.Report]]]:
     with ThreadPoolExecutor(len(runners)) as pool:
         try:
             reports = [pool.submit(runner.run) for runner in runners]
-            until(lambda: held(place) == len(runners), "two partitions are worked on")
+            until(
+                lambda: held(place) == len(runners) or any(report.done() for report in reports),
+                "two partitions are worked on",
+                180,
+            )
+            assert not any(report.done() for report in reports), [report.result(60) for report in reports]
             yield reports
         finally:
             for runner in runners:
@@ -91,7 +96,7 @@ def test_the_leader_of_etcd_is_killed(place: Place, etcd: EtcdCluster) -> None:
         let_all_go(place)
         until(lambda: any(view.state == "completed" for view in place.board.partitions()), "one is done")
         etcd.restart(leader)
-        assert [report.result(60).ending for report in reports] == ["complete", "complete"]
+        assert [report.result(180).ending for report in reports] == ["complete", "complete"]
     place.assert_exact()
 
 
@@ -102,7 +107,7 @@ def test_all_nodes_of_etcd_are_killed(place: Place, etcd: EtcdCluster) -> None:
         until(lambda: len(place.seen("lost")) == 2, "both stop, since their leases may be over")
         let_all_go(place)
         etcd.heal()
-        assert [report.result(60).ending for report in reports] == ["complete", "complete"]
+        assert [report.result(180).ending for report in reports] == ["complete", "complete"]
     place.assert_exact()
 
 

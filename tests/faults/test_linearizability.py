@@ -196,4 +196,4 @@ def test_ten_thousand_operations_take_a_moment(end: Outcome | None) -> None:
         history += told((200_000, 200_001, end))
     began = time.process_time()
     assert (check(history) is None) == (end is None)
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 60

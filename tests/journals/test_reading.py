@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import pickle
 import random
-import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -262,9 +261,7 @@ def test_ten_thousand_journals(tmp_path: Path) -> None:
         folder = tmp_path / f"customer={n}"
         folder.mkdir()
         (folder / f"{0:016x}-{0:016x}-{'0' * 40}").touch()
-    begun = time.monotonic()
     assert len(Journals(tmp_path).list()) == 10_000
-    assert time.monotonic() - begun < 10
 
 
 def upload(url: str, name: str, path: Path) -> None:

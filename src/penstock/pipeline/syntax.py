@@ -7,6 +7,7 @@ import functools
 import inspect
 import sys
 import textwrap
+import threading
 import types
 from collections.abc import Iterator
 
@@ -15,6 +16,8 @@ from penstock.pipeline.resources import value_digest
 _DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 # Without meaning when the code runs, or unknown to some versions of Python.
 _LEFT_OUT = {"ctx", "kind", "type_comment", "type_ignores", "type_params"}
+# Python 3.11 counts the depth of all trees that are being built together (python/cpython#106905).
+_ONE_AT_A_TIME = threading.Lock()
 
 
 def syntax(thing: types.FunctionType | type) -> str:
@@ -67,9 +70,10 @@ def _dumped(value: object, in_text: bool = False) -> Iterator[str]:
 def _tree(thing: types.FunctionType | type) -> ast.AST | None:
     code = getattr(thing, "__code__", None)
     try:
-        if code is not None and code.co_name == "<lambda>":
-            return _lambda(code)
-        tree = ast.parse(textwrap.dedent(inspect.getsource(code or thing)))
+        with _ONE_AT_A_TIME:
+            if code is not None and code.co_name == "<lambda>":
+                return _lambda(code)
+            tree = ast.parse(textwrap.dedent(inspect.getsource(code or thing)))
     except (OSError, TypeError, SyntaxError):
         # An interactive session, or generated code.
         return None
