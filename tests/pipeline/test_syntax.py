@@ -6,6 +6,7 @@ import argparse
 import gc
 import inspect
 import time
+import types
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -31,7 +32,8 @@ def interrupted() -> Iterator[None]:
 
 @pytest.mark.usefixtures("interrupted")
 def test_threads_read_source_at_once() -> None:
-    functions = [*[f for f in vars(inspect).values() if inspect.isfunction(f)][:20], argparse.ArgumentParser]
+    functions: list[types.FunctionType | type] = [argparse.ArgumentParser]
+    functions += [f for f in vars(inspect).values() if isinstance(f, types.FunctionType)][:20]
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: [syntax(function) for function in functions], range(8)))
     assert all(each == found[0] for each in found)
