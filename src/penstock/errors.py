@@ -345,6 +345,12 @@ class JournalTruncated(JournalError):
     code = "journal-truncated"
 
 
+class LineUnfinished(JournalError):
+    """A journal ends in the middle of a line, and does not go on."""
+
+    code = "line-unfinished"
+
+
 class HintNotReached(JournalError):
     """A transaction waits for a journal that was not read far enough."""
 

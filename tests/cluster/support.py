@@ -125,6 +125,7 @@ class Counting(Participant):
         self.owned: dict[str, int] = {}
         self.watermark: int | None = None
         self.on_prepare: Callable[[Barrier], None] = lambda barrier: None
+        self.on_patience: Callable[[], float] = lambda: 0.0
         self._ahead: dict[str, int] = {}
 
     def assigned(self, snapshot: Snapshot, committed: Decision | None) -> None:
@@ -132,6 +133,9 @@ class Counting(Participant):
         states: Mapping[str, str] = committed.states if committed else {}
         owners = part_owners(snapshot, SOURCE, PARTS)
         self.owned = {part: int(states.get(part, 0)) for part in PARTS if owners.get(part) == self.member}
+
+    def patience(self) -> float:
+        return self.on_patience()
 
     def prepare(self, barrier: Barrier) -> Work:
         self.log.append(f"{barrier.kind} {barrier.epoch}")
@@ -174,10 +178,19 @@ class Instance:
         self.room, self.records = Room(self.line, KEYS), Records(self.line, KEYS)
         self.roster = Roster(self.line, KEYS)
         self.candidate = Candidate(self.room, name, f"{name}#{self.session.id}", config, clock)
-        self.duties = Duties(
-            self.room, self.records, self.roster, self.candidate, config, {}, clock, world.pause
-        )
         self.participant = Counting(name)
+        patience = {SCOPE: self.participant.patience}
+        self.duties = Duties(
+            self.room,
+            self.records,
+            self.roster,
+            self.candidate,
+            config,
+            {},
+            clock,
+            world.pause,
+            patience=patience,
+        )
         own = Line(world.store, world.clock)
         self.part = Participation(
             Room(own, KEYS), Records(own, KEYS), SCOPE, self.member.seat, self.participant

@@ -124,6 +124,19 @@ def test_who_does_not_answer_in_time_is_named(world: World) -> None:
     assert 30 <= world.clock.now - began < 32
 
 
+def test_an_epoch_may_take_as_long_as_the_leader_knows_it_does(
+    world: World,
+) -> None:
+    ann, ben, _ = world.instances
+    ben.fall_silent()
+    began = world.clock.now
+    # What takes long is known only once the epoch is under way.
+    ann.participant.on_patience = lambda: 60.0 if world.clock.now > began + 5 else 0.0
+    decision = ann.epoch()
+    assert decision.reason == "no answer from ben within 90 s"
+    assert 90 <= world.clock.now - began < 92
+
+
 def test_who_is_gone_is_not_waited_for(world: World) -> None:
     ann, _, cyd = world.instances
     ann.epoch()

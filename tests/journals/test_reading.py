@@ -212,6 +212,33 @@ def test_overlaps_with_other_bytes_are_told(journals: Journals, folder: Path) ->
     other = put(folder, 0, data[:at] + b"8" + data[at + 1 : 1000], ".gz")
     problems = verify(journals, "j").problems
     assert [(p.kind, p.file, p.offset) for p in problems] == [("overlap", f"j/{other.name}", at)]
+    with pytest.raises(CorruptFile, match=f"{other.name} has other bytes from offset {at} on") as caught:
+        read_all(journals, "j")
+    assert caught.value.hint and "move the other one away" in caught.value.hint
+    other.unlink()
+    assert read_all(journals, "j") == data
+
+
+@pytest.mark.parametrize("begin", [0, 300, 900])
+def test_overlaps_with_other_bytes_are_told_wherever_they_are(
+    journals: Journals, folder: Path, begin: int
+) -> None:
+    data = lines(0, 60)
+    put(folder, 0, data[:1000], ".gz")
+    put(folder, 900, data[900:])
+    put(folder, begin, data[begin:949] + b"#", ".zst")
+    with pytest.raises(CorruptFile, match="has other bytes"):
+        read_all(journals, "j")
+
+
+def test_a_broken_file_beside_a_right_one_does_no_harm(
+    journals: Journals, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = lines(0, 60)
+    put(folder, 0, data)
+    broken = put(folder, 0, data[:500], ".gz", stored=b"no gzip")
+    assert read_all(journals, "j") == data
+    assert broken.name in caplog.text
 
 
 def test_lines_that_are_no_documents_are_told_with_their_offsets(journals: Journals, folder: Path) -> None:

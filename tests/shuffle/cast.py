@@ -82,7 +82,7 @@ class Cast:
             return 0 if track is None else track.sequence.last_commit
 
         told = reduce(slice_.progress, reached(session, commits))
-        files: tuple[RunFile, ...] = tuple(writer.written)
+        files: tuple[RunFile, ...] = slice_.files
         return Report(epoch, told, files), slice_.positions
 
     def show(self, promotions: tuple[Promotion, ...]) -> dict[tuple[str, int], pa.Table]:

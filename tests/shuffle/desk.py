@@ -76,7 +76,7 @@ class Desk:
             slice_ = Slice(self.sources, writer, SliceLimits(most, rows, seconds), TODAY + now)
             slice_.read(reads)
         self.positions |= slice_.positions
-        return slice_, [row for file in writer.written for row in self._rows(file)]
+        return slice_, [row for file in slice_.files for row in self._rows(file)]
 
     def ids(self, **limits: Any) -> list[int]:
         """The ids of what one call handed on, sorted."""

@@ -247,3 +247,26 @@ def test_many_documents(groups: int) -> None:
     flag = np.where(turn % 5 == 4, np.uint8(A), np.uint8(C))
     found = decide(Documents(group, flag, turn + 1, turn.astype(np.int64)), [Sequence()] * groups)
     assert not np.any(found.verdict[flag == A])
+
+
+def test_what_forms_no_transactions_can_be_dropped() -> None:
+    rows = one_group((C, 1), (O, 2), (C, 3), (C, 5), (A, 4), (C, 6), (A, 7))
+    with pytest.raises(BadSequence):
+        decide(rows, [Sequence()])
+    found = decide(rows, [Sequence()], drops=True)
+    assert [verdict for verdict, _ in verdicts(found)] == [
+        DROPPED, SETTLED, DROPPED, DROPPED, DROPPED, SETTLED, DROPPED
+    ]  # fmt: skip
+    assert found.commit[5] == 7
+    assert found.after == [Sequence(7)]
+    assert [(group, type(error).__name__) for group, error in found.dropped] == [
+        (0, "OutsideInTransaction"),
+        (0, "PartialCommit"),
+    ]
+
+
+def test_what_was_open_before_and_is_dropped_is_not_read_again() -> None:
+    found = decide(one_group((O, 9), (A, 10), offset=50), [Sequence(1, 5, 20)], drops=True)
+    assert found.replays == []
+    assert [verdict for verdict, _ in verdicts(found)] == [SETTLED, DROPPED]
+    assert found.after == [Sequence(10)]

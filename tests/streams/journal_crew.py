@@ -19,7 +19,7 @@ from penstock.streams.allowance import Allowance
 from penstock.streams.ingest import Limits, Polled
 from penstock.streams.intake import Intake
 from penstock.streams.journal_task import journal_tasks
-from penstock.streams.model import Brought, PartState, RowFile
+from penstock.streams.model import Brought, PartState, RowFile, Standing
 from penstock.streams.shuffling import NOTHING, ShuffleWork
 from penstock.streams.stream import SourceSpec
 from penstock.streams.worker import StreamWorker
@@ -44,6 +44,7 @@ class JournalIngestion(MemoryIngestion):
     ) -> Polled:
         states: dict[PartName, PartState] = {}
         files, runs, progress = list[RowFile](), list[RunFile](), Frontier()
+        unfinished: dict[PartName, int] = {}
         share = limits.share(TASKS)
         for number, task in enumerate(journal_tasks(shuffle, TASKS)):
             self.done += 1
@@ -56,7 +57,8 @@ class JournalIngestion(MemoryIngestion):
             states |= sliced.states
             runs += sliced.files
             progress = reduce(progress, sliced.progress)
-        return Polled(states, tuple(files), runs=tuple(runs), progress=progress)
+            unfinished |= sliced.unfinished
+        return Polled(states, tuple(files), runs=tuple(runs), progress=progress, unfinished=unfinished)
 
 
 class JournalCrew(Crew):
@@ -95,6 +97,10 @@ class JournalCrew(Crew):
                 ids = pa.ipc.open_file(opened).read_all()["id"].to_pylist()
             found += [(id_, epoch) for id_ in ids]
         return found
+
+    def standings(self) -> list[Standing]:
+        """What the last committed epoch says of its members."""
+        return [Standing.decode(text) for text in self.chain[-1].frontiers.values()] if self.chain else []
 
     def ids(self) -> list[int]:
         return sorted(id_ for id_, _ in self.shown())

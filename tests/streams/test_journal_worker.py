@@ -1,4 +1,4 @@
-"""Workers that read journals: storage that fails, members that change, bytes that are lost, a full queue."""
+"""Workers that read journals: failing storage, changing members, lost bytes, a full queue, much at once."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from random import Random
 import pytest
 
 from penstock.cluster.model import Outcome
+from penstock.errors import LineUnfinished
 from penstock.journals import Flag, JournalWriter
+from penstock.shuffle import slices
 from penstock.sources import JournalSource
 from penstock.storage import Storage
 from penstock.streams import shuffling
+from penstock.streams.shuffling import position_of, read_session, waiting_runs
 from penstock.streams.stream import SourceSpec
 from penstock.tables import Table
 from tests.shuffle.desk import Desk, ack, line
 from tests.streams.journal_crew import JournalCrew
+from tests.streams.support import LAYOUT
 
 A, B = "s/a/pivot=00", "s/b/pivot=00"
 
@@ -169,3 +173,95 @@ def test_few_files_wait_however_long_a_hint_is_not_reached(
     desk.write(B, line(101, 11, Flag.CONTINUE) + ack(21, hints={A: 20}))
     crew.epochs(12)
     assert crew.ids() == [*range(20), 100, 101]
+
+
+@pytest.fixture
+def much(root: Path, monkeypatch: pytest.MonkeyPatch) -> range:
+    """The documents of a transaction in two journals, of which a task reads little at a time."""
+    monkeypatch.setattr(slices, "BLOCK", 4 << 10)
+    monkeypatch.setattr(slices, "_PIECE", 4 << 10)
+    ids = range(20_000)
+    with JournalWriter(root, sync=False, roll_bytes=1 << 30) as writer, writer.transaction() as transaction:
+        for journal, some in ((A, ids[:15_000]), (B, ids[15_000:])):
+            transaction.append(journal, [{"id": number} for number in some])
+    return ids
+
+
+def test_a_large_transaction_is_handed_on_in_several_epochs_and_seen_in_one(
+    root: Path, tmp_path: Path, much: range
+) -> None:
+    dice = Random(4)
+    crew = JournalCrew(tmp_path / "work", "ann", all=over(root))
+    held = set[int]()
+    for _ in range(60):
+        crew.end(crew.announce(), Outcome.ABORT if dice.random() < 0.1 else None)
+        # Whatever nobody refers to is swept.
+        named = waiting_runs(crew.storage, crew.standings())
+        for path, _ in list(crew.storage.list(LAYOUT.runs)):
+            if path not in named:
+                crew.storage.delete(path)
+        held.add(sum(len(report.held) for report in read_session(crew.storage, crew.standings())[2]))
+        if dice.random() < 0.1:
+            crew.move(*dice.sample(["ann", "bob"], dice.randint(1, 2)))
+    assert max(held) > 2
+    assert crew.ids() == list(much)
+    assert len({epoch for _, epoch in crew.shown()}) == 1
+    assert not list(crew.storage.list(LAYOUT.runs))
+
+
+def test_a_transaction_that_is_larger_than_the_queue_goes_through(
+    root: Path, tmp_path: Path, much: range
+) -> None:
+    crew = JournalCrew(tmp_path / "work", "ann", cap=64 << 10, all=over(root))
+    crew.epochs(400)
+    assert crew.ids() == list(much)
+
+
+def test_the_more_becomes_visible_the_longer_an_epoch_may_take(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shuffling, "_SHOWN_PER_SECOND", 10)
+    crew = JournalCrew(tmp_path / "work", "ann", "bob", all=over(root))
+    crew.epoch()
+    write(root, range(1000))
+    asked = []
+    for _ in range(6):
+        crew.epoch()
+        asked.append([worker.patience() for worker in crew.workers.values()])
+    assert crew.ids() == list(range(1000))
+    assert all(one == other for one, other in asked), "all members say the same"
+    assert max(one for one, _ in asked) > 100 and asked[-1] == [0.0, 0.0]
+
+
+def test_a_journal_that_ends_in_the_middle_of_a_line_is_named(desk: Desk, tmp_path: Path) -> None:
+    whole, half = line(1, 1), line(2, 2)
+    desk.write(A, whole, half[:20])
+    crew = JournalCrew(tmp_path / "crew", "ann", all=over(desk.log.root))
+    crew.epochs(3)
+    shuffle = crew.workers["ann"].shuffle
+    assert crew.ids() == [1]
+    shuffle.check_lines(60)
+    with pytest.raises(LineUnfinished, match=rf"{A} \(offset {len(whole)}\)") as caught:
+        shuffle.check_lines(0)
+    assert caught.value.hint and "journal verify" in caught.value.hint
+    desk.write(A, half[20:])
+    crew.epochs(3)
+    assert crew.ids() == [1, 2]
+    shuffle.check_lines(0)
+
+
+def test_a_producer_that_writes_no_transactions_can_be_passed_over(
+    desk: Desk, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk.write(A, line(1, 1), line(2, 2, Flag.CONTINUE), line(3, 3), line(4, 4, Flag.CONTINUE))
+    desk.write(A, line(5, 5, Flag.CONTINUE), ack(4), line(6, 6), line(7, 7, who=2))
+    crew = JournalCrew(tmp_path / "one", "ann", all=over(desk.log.root))
+    crew.end(crew.announce())
+    reason = crew.end(crew.announce()).reason
+    assert reason and "outside of transactions" in reason and 'on_disorder="skip"' in reason
+    crew = JournalCrew(tmp_path / "two", "ann", all=over(desk.log.root, on_disorder="skip"))
+    crew.epochs(4)
+    assert crew.ids() == [1, 3, 6, 7]
+    [at] = [position_of(str(n), p.state) for n, p in crew.workers["ann"].holding.parts.items()]
+    assert at.left_out == 2
+    assert "commits only a part" in caplog.text and "is skipped" in caplog.text

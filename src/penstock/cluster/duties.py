@@ -64,6 +64,7 @@ class Duties:
         clock: Callable[[], float] = now,
         pause: Callable[[float], object] = time.sleep,
         kept: Mapping[str, Callable[[], int]] | None = None,
+        patience: Mapping[str, Callable[[], float]] | None = None,
     ) -> None:
         self._room = room
         self._records = records
@@ -74,6 +75,7 @@ class Duties:
         self._clock = clock
         self._pause = pause
         self._kept = kept or {}
+        self._patience = patience or {}
         self._ended: dict[str, float] = {}
         self._cursors: dict[str, int] = {}
         self._last: dict[str, Decision] = {}
@@ -179,7 +181,7 @@ class Duties:
         state = control.scope(scope)
         before = self._patiently(lambda: self._committed(scope, state.committed))
         alignment, heard = Alignment(barrier), self._heard.get(scope, set())
-        deadline = self._clock() + self._config.barrier_timeout
+        began, patience = self._clock(), self._patience.get(scope, lambda: 0.0)
         if scope not in self._cursors:
             self._cursors[scope] = self._patiently(self._room.store.revision)
         while True:
@@ -190,17 +192,18 @@ class Duties:
                 alignment = alignment if identity in heard else alignment.receive(ack)
             if alignment.aligned:
                 return rules.commit(alignment, state, before)
-            reason = alignment.refusal or self._hopeless(alignment, deadline)
+            limit = self._config.barrier_timeout + patience()
+            reason = alignment.refusal or self._hopeless(alignment, began, limit)
             if reason is not None:
                 return rules.abort(barrier, state, reason, alignment)
             self._patiently(lambda: self._wait(scope))
 
-    def _hopeless(self, alignment: Alignment, deadline: float) -> str | None:
+    def _hopeless(self, alignment: Alignment, began: float, limit: float) -> str | None:
         """Why the missing answers will not come, if that is so."""
         missing = set(alignment.missing)
-        if self._clock() >= deadline:
+        if self._clock() >= began + limit:
             names = ", ".join(sorted(missing))
-            return f"no answer from {names} within {self._config.barrier_timeout:g} s"
+            return f"no answer from {names} within {limit:g} s"
         if self._clock() < self._judged + _JUDGE_EVERY:
             return None
         self._judged = self._clock()

@@ -220,6 +220,7 @@ class Node:
             self._clock,
             self._pause,
             self._kept,
+            {name: participant.patience for name, participant in self._scopes.items()},
         )
         parts = {name: self._part(name, member, participant) for name, participant in self._scopes.items()}
         self._life = _Life(member, session, candidate, duties, parts, began)

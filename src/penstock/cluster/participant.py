@@ -54,8 +54,17 @@ class Participant(ABC):
         For a drain: stop until `aborted`, `assigned` or the next ordinary epoch comes, and be ready to let go
         of everything that ``barrier.target`` gives to others.
 
-        An exception counts as a refusal. It may take long, but not longer than the barrier's timeout.
+        An exception counts as a refusal. It may take long, but not longer than the barrier's timeout and the
+        `patience` of the leader's participant.
         """
+
+    def patience(self) -> float:
+        """How many seconds the epoch under way may take longer than the barrier's timeout.
+
+        The leader asks its own participant, again and again and from another thread; so it should be what
+        all members would say.
+        """
+        return 0.0
 
     @abstractmethod
     def committed(self, epoch: int) -> None:

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import logging
 import os
 import tempfile
 import threading
 import zlib
+from collections.abc import Iterable
 from contextlib import closing, suppress
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
-from penstock.errors import CorruptFile
+from penstock.errors import BadInput, CorruptFile
 from penstock.journals.fragments import Codec, Fragment
 from penstock.storage import Storage
+
+_log = logging.getLogger(__name__)
 
 BLOCK = 1 << 20
 
 Identity = tuple[str, str, int | None, int | None]
 
 _checked: dict[Identity, None] = {}
+_compared: dict[tuple[str, str, str], None] = {}
 _checked_lock = threading.Lock()
 _MOST_CHECKED = 10_000
 
@@ -99,11 +104,58 @@ def open_checked(storage: Storage, fragment: Fragment) -> Content:
         with _fetched(storage, fragment) as file:
             _read_all(Content(storage, fragment, _again(file)))
             content = Content(storage, fragment, _again(file))
-    with _checked_lock:
-        if len(_checked) >= _MOST_CHECKED:
-            _checked.clear()
-        _checked[identity] = None
+    _remember(_checked, identity)
     return content
+
+
+def check_agreement(storage: Storage, fragment: Fragment, others: Iterable[Fragment]) -> None:
+    """Compare a fragment with others that hold some of the same bytes, once in this process.
+
+    Raises `CorruptFile` if they differ: nobody can know which bytes are the journal's. One that is not even
+    what its own name says is told of, and does no harm.
+    """
+    for other in others:
+        begin, end = max(fragment.begin, other.begin), min(fragment.end, other.end)
+        key = (storage.root, fragment.path, other.path)
+        if other.path == fragment.path or other.is_spool or begin >= end or key in _compared:
+            continue
+        try:
+            with closing(Content(storage, fragment)) as one, closing(Content(storage, other)) as two:
+                different = difference(one, two, begin, end)
+        except FileNotFoundError:
+            continue
+        except (CorruptFile, BadInput, OSError) as error:
+            _log.warning("the bytes %d to %d are read from another fragment: %s", begin, end, error)
+            different = None
+        if different is not None:
+            raise CorruptFile(
+                f"{place(storage, other.path)} has other bytes from offset {different:,} on than "
+                f"{place(storage, fragment.path)}",
+                left="nothing is read of the journal there, since it cannot be known which ones are right",
+                hint="find out which file is the journal's, and move the other one away",
+            )
+        _remember(_compared, key)
+
+
+class Readable(Protocol):
+    """Bytes of a journal, from one offset on."""
+
+    def read(self, size: int) -> bytes: ...
+
+    def go_to(self, offset: int) -> None: ...
+
+
+def difference(one: Readable, other: Readable, begin: int, end: int) -> int | None:
+    """The first offset from ``begin`` to ``end`` at which two files have other bytes."""
+    one.go_to(begin)
+    other.go_to(begin)
+    while begin < end:
+        data = one.read(min(BLOCK, end - begin))
+        same = _exactly(other, len(data))
+        if data != same:
+            return begin + next(n for n, (a, b) in enumerate(zip(data, same, strict=True)) if a != b)
+        begin += len(data)
+    return None
 
 
 def is_checked(storage: Storage, fragment: Fragment) -> bool:
@@ -196,6 +248,20 @@ def _again(file: IO[bytes]) -> IO[bytes]:
     """The same file from its begin, to be closed by itself."""
     os.lseek(file.fileno(), 0, os.SEEK_SET)
     return os.fdopen(os.dup(file.fileno()), "rb")
+
+
+def _remember(known: dict[Any, None], key: object) -> None:
+    with _checked_lock:
+        if len(known) >= _MOST_CHECKED:
+            known.clear()
+        known[key] = None
+
+
+def _exactly(content: Readable, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        data += content.read(size - len(data))
+    return data
 
 
 def _read_all(content: Content) -> None:

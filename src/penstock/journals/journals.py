@@ -28,6 +28,22 @@ class Summary:
     written: float | None
 
 
+class Survey:
+    """The fragments of all journals that begin with a prefix, found by one listing of an object store."""
+
+    def __init__(self, storage: Storage, prefix: str) -> None:
+        self._storage = storage
+        self._prefix = prefix
+        self._files: dict[str, list[listing.File]] | None = None
+
+    def fragments(self, journal: str) -> tuple[Fragment, ...]:
+        """Those of a journal, sorted, as they were when somebody asked for the first one."""
+        if self._files is None:
+            self._files = listing.everything(self._storage, self._prefix)
+        found = (listing.as_fragment(self._storage, file) for file in self._files.get(journal, ()))
+        return tuple(sorted(fragment for fragment in found if fragment is not None))
+
+
 class Journals:
     """All journals below a root. It holds nothing but the root, so that it can travel to executors."""
 
@@ -67,6 +83,10 @@ class Journals:
     def everything(self, journal: str) -> tuple[Fragment, ...]:
         """The fragments of a journal and its spool, sorted; none if there is no such journal."""
         return tuple(listing.fragments(self.storage, names.check(journal)))
+
+    def survey(self, prefix: str = "") -> Survey | None:
+        """Where to look for the fragments of many journals; None where each is quickly found alone."""
+        return Survey(self.storage, prefix) if self.storage.local is None else None
 
     def begin(self, journal: str) -> int | None:
         """The first offset that is still there; None if there is no such journal."""

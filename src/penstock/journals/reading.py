@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from penstock.errors import BadInput, JournalGap, JournalTruncated, PenstockError, TransientError, UsageError
 from penstock.journals import names
-from penstock.journals.contents import BLOCK, Content, open_checked, place
+from penstock.journals.contents import BLOCK, Content, check_agreement, open_checked, place
 from penstock.journals.fragments import Fragment, Piece, cover, head
 from penstock.journals.spool import SpoolReader
 
 if TYPE_CHECKING:
-    from penstock.journals.journals import Journals
+    from penstock.journals.journals import Journals, Survey
 
 LONGEST_LINE = 64 << 20
 _ATTEMPTS = 5
@@ -48,7 +48,10 @@ class JournalReader:
         self._journals = journals
         self._buffer = bytearray()
         self._pieces: deque[Piece] = deque()
+        self._known: Sequence[Fragment] = ()
         self._open: _Bytes | None = None
+        self.survey: Survey | None = None
+        """Where to look for fragments first; without it, the journal is listed by itself."""
 
     def __enter__(self) -> Self:
         return self
@@ -63,9 +66,9 @@ class JournalReader:
 
         A line without its end is not there yet. A journal that is not there, or not any more, reads as
         nothing now. Raises `JournalGap` where bytes are missing, `JournalTruncated` if the journal ends
-        before this reader's offset, `CorruptFile` for a fragment that is not what its name says, `BadInput`
-        for a line of more than 64 MiB. What lies before is handed out first, and after an error the reader
-        is where it was.
+        before this reader's offset, `CorruptFile` for a fragment that is not what its name says or has other
+        bytes than another one, `BadInput` for a line of more than 64 MiB. What lies before is handed out
+        first, and after an error the reader is where it was.
         """
         limit = max(limit, 1)
         while (size := self._lines_within(limit)) == 0:
@@ -83,6 +86,11 @@ class JournalReader:
                 break
             self._buffer += data
         return self._take(size) if size else None
+
+    @property
+    def unfinished(self) -> int:
+        """How many bytes there are of a line whose end is not there yet, if the last read found nothing."""
+        return len(self._buffer)
 
     def close(self) -> None:
         """Let go of files. The next read opens them again."""
@@ -133,7 +141,7 @@ class JournalReader:
             last = attempt == _ATTEMPTS - 1
             try:
                 if not self._pieces:
-                    self._pieces.extend(self._found())
+                    self._pieces.extend(self._found(anew=attempt > 0))
                 return self._opened(self._pieces.popleft()) if self._pieces else None
             except FileNotFoundError as error:
                 self._pieces.clear()
@@ -146,8 +154,12 @@ class JournalReader:
             time.sleep(_PAUSE * attempt)
         return None
 
-    def _found(self) -> list[Piece]:
-        fragments = self._journals.everything(self.journal)
+    def _found(self, anew: bool) -> list[Piece]:
+        if self.survey is None or anew:
+            fragments = self._journals.everything(self.journal)
+        else:
+            fragments = self.survey.fragments(self.journal)
+        self._known = fragments
         end = head(fragments)
         if end is None or self._position == end:
             return []
@@ -178,6 +190,7 @@ class JournalReader:
     def _opened(self, piece: Piece) -> _Bytes:
         if piece.fragment.is_spool:
             return _SpoolBytes(self._journals, piece.fragment)
+        check_agreement(self._journals.storage, piece.fragment, self._known)
         return _FragmentBytes(self._journals, piece)
 
     def _too_long(self) -> BadInput:

@@ -13,7 +13,7 @@ from itertools import takewhile
 
 from penstock.errors import BadInput, CorruptFile
 from penstock.journals import listing, names
-from penstock.journals.contents import BLOCK, Content
+from penstock.journals.contents import BLOCK, Content, difference
 from penstock.journals.documents import decode_hints, parse, stamp_of
 from penstock.journals.fragments import Fragment, Piece, plan
 from penstock.journals.journals import Journals
@@ -150,17 +150,9 @@ class _Verification:
         """The first offset at which two fragments differ. What cannot be read is told elsewhere."""
         try:
             with closing(self._opened(one)) as first, closing(self._opened(other)) as second:
-                first.go_to(begin)
-                second.go_to(begin)
-                while begin < end:
-                    data = first.read(min(BLOCK, end - begin))
-                    same = _exactly(second, len(data))
-                    if data != same:
-                        return begin + _first_difference(data, same)
-                    begin += len(data)
+                return difference(first, second, begin, end)
         except (BadInput, CorruptFile, OSError):
             return None
-        return None
 
 
 class _Lines:
@@ -244,14 +236,3 @@ def _blocks(content: Content | _Spooled, size: int) -> Iterator[bytes]:
             yield data
     finally:
         content.close()
-
-
-def _exactly(content: Content | _Spooled, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        data += content.read(size - len(data))
-    return data
-
-
-def _first_difference(one: bytes, other: bytes) -> int:
-    return next(n for n, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from penstock.shuffle.frontier import LARGEST_CLOCK, LARGEST_OFFSET, Mark
 from penstock.shuffle.parsing import bad, integer, listed, versioned
+from penstock.shuffle.runs import RunFile
 from penstock.shuffle.sequencing import Sequence
 
 _VERSION = 1
@@ -27,6 +28,19 @@ class Track:
         return Mark(producer, self.sequence.last_commit, 0, offset)
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A transaction that is committed, and too large to be handed on at once.
+
+    Its documents before the offset ``at`` are in ``files``, up to the clock ``after``. The journal is read on
+    when all of them are, and the files are handed on then.
+    """
+
+    at: int
+    after: int
+    files: tuple[RunFile, ...] = ()
+
+
 def _newest(track: Track) -> int:
     return max(track.sequence.last_commit, track.sequence.max_continue)
 
@@ -36,13 +50,15 @@ class Position:
     """The state of a journal: everything before ``offset`` was read.
 
     Of open transactions, nothing was handed on. ``left_out`` are documents that were not handed on because
-    they were invalid, ``lost`` are bytes that were skipped because the journal has them no more.
+    they were invalid, ``lost`` are bytes that were skipped because the journal has them no more. ``held`` are
+    transactions that are on their way, by producer.
     """
 
     offset: int = 0
     producers: Mapping[int, Track] = field(default_factory=dict)
     left_out: int = 0
     lost: int = 0
+    held: Mapping[int, Held] = field(default_factory=dict)
 
     def without(self, lost: int) -> Position:
         """Behind bytes that are gone. What was open is dropped: its ack may have been there."""
@@ -50,7 +66,7 @@ class Position:
             producer: Track(Sequence(each.sequence.last_commit), each.end)
             for producer, each in self.producers.items()
         }
-        return replace(self, offset=self.offset + lost, producers=producers, lost=self.lost + lost)
+        return Position(self.offset + lost, producers, self.left_out, self.lost + lost)
 
     @property
     def clock(self) -> int:
@@ -62,7 +78,13 @@ class Position:
             f"{producer:012x}": [s.sequence.last_commit, s.sequence.max_continue, s.sequence.begin, s.end]
             for producer, s in sorted(self.producers.items())
         }
-        body = {"offset": self.offset, "producers": producers, "left_out": self.left_out, "lost": self.lost}
+        body: dict[str, Any] = {"offset": self.offset, "producers": producers}
+        body |= {"left_out": self.left_out, "lost": self.lost}
+        if self.held:
+            body["held"] = {
+                f"{producer:012x}": [each.at, each.after, [file.to_json() for file in each.files]]
+                for producer, each in sorted(self.held.items())
+            }
         return {"version": _VERSION, **body}
 
     @classmethod
@@ -70,13 +92,28 @@ class Position:
         """What `to_state` gave, None for a journal that was never read; `BadState` for anything else."""
         if found is None:
             return cls()
-        body = versioned(found, "a position", _VERSION, {"offset", "producers", "left_out", "lost"})
-        producers = body["producers"]
-        if not isinstance(producers, dict) or not all(map(_PRODUCER.fullmatch, producers)):
-            raise bad("the producers of a position are not what they should be")
-        tracks = {int(name, 16): _track(entry) for name, entry in producers.items()}
-        counts = (integer(body[name], name, LARGEST_OFFSET) for name in ("left_out", "lost"))
-        return cls(integer(body["offset"], "an offset", LARGEST_OFFSET), tracks, *counts)
+        keys = {"offset", "producers", "left_out", "lost"}
+        is_held = isinstance(found, dict) and "held" in found
+        body = versioned(found, "a position", _VERSION, keys | {"held"} if is_held else keys)
+        tracks = {producer: _track(entry) for producer, entry in _by_producer(body["producers"])}
+        held = {producer: _held(entry) for producer, entry in _by_producer(body.get("held", {}))}
+        left_out, lost = (integer(body[name], name, LARGEST_OFFSET) for name in ("left_out", "lost"))
+        return cls(integer(body["offset"], "an offset", LARGEST_OFFSET), tracks, left_out, lost, held)
+
+
+def _by_producer(found: Any) -> Iterator[tuple[int, Any]]:
+    if not isinstance(found, dict) or not all(map(_PRODUCER.fullmatch, found)):
+        raise bad("the producers of a position are not what they should be")
+    return ((int(name, 16), entry) for name, entry in found.items())
+
+
+def _held(entry: Any) -> Held:
+    at, after, files = listed(entry, "what is held of a transaction", 3)
+    return Held(
+        integer(at, "an offset", LARGEST_OFFSET),
+        integer(after, "a clock", LARGEST_CLOCK),
+        tuple(RunFile.from_json(file) for file in listed(files, "run files")),
+    )
 
 
 def _track(entry: Any) -> Track:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -15,11 +15,13 @@ from penstock.sources.hosting import Host, Key
 from penstock.sources.journals import JournalSource
 
 if TYPE_CHECKING:
+    from penstock.journals.journals import Survey
     from penstock.sources.parts import PartName
 
 _log = logging.getLogger(__name__)
 
 _OPEN = 64
+_FEW = 4
 
 
 SHELF: Host[JournalReader] = Host(_OPEN)
@@ -35,6 +37,15 @@ class Readers:
     def __init__(self, sources: Mapping[str, JournalSource]) -> None:
         self._sources = sources
         self._open: OrderedDict[PartName, tuple[int, JournalReader]] = OrderedDict()
+        self._surveys: dict[str, Survey | None] = {}
+        self.unfinished: dict[PartName, int] = {}
+        """Where lines begin whose ends are not there yet."""
+
+    def expect(self, reads: Iterable[PartName]) -> None:
+        """Prepare to read these: where there are many, and each would be a request, one listing finds all."""
+        for name, count in Counter(read.source for read in reads).items():
+            source = self._sources[name]
+            self._surveys[name] = source.journals.survey(source.prefix) if count > _FEW else None
 
     def __enter__(self) -> Self:
         SHELF.sweep()
@@ -44,6 +55,7 @@ class Readers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for read, (offset, reader) in self._open.items():
+            reader.survey = None
             if error is None:
                 SHELF.keep(self._key(read), offset, reader)
             else:
@@ -58,12 +70,15 @@ class Readers:
         lost = 0
         while True:
             try:
-                chunk = self._reader(read, offset + lost).read(size)
+                reader = self._reader(read, offset + lost)
+                chunk = reader.read(size)
             except JournalGap as gap:
                 self._allow(read, gap)
                 lost = gap.end - offset
                 continue
             if chunk is None:
+                if reader.unfinished:
+                    self.unfinished[read] = reader.offset
                 self._close(read)
             else:
                 self._keep(read, chunk.end)
@@ -109,6 +124,7 @@ class Readers:
         reader = SHELF.take(self._key(read), offset)
         if reader is None:
             reader = self._sources[read.source].journals.reader(read.part, offset)
+        reader.survey = self._surveys.get(read.source)
         self._open[read] = offset, reader
         return reader
 

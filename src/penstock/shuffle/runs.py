@@ -7,7 +7,7 @@ queue, a record batch of its file; a queue then merges the runs that are meant f
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -79,15 +79,18 @@ class Settled:
 
 
 class RunWriter:
-    """Writes run files, one for each source. They are complete when the block ends without an error."""
+    """Writes run files, one for each source and for each thing that documents are held for.
+
+    They are complete when the block ends without an error.
+    """
 
     def __init__(self, storage: Storage, prefix: str, epoch: int, codec: str | None) -> None:
         self._storage = storage
         self._prefix = prefix
-        self._epoch = epoch
+        self.epoch = epoch
         self._options = pa.ipc.IpcWriteOptions(compression=codec)
         self._stack = ExitStack()
-        self._open: dict[str, _Open] = {}
+        self._open: dict[tuple[str, Hashable], _Open] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -106,14 +109,15 @@ class RunWriter:
 
     @property
     def written(self) -> list[RunFile]:
-        """The files, once the block has ended."""
-        return [
-            RunFile(source, self._epoch, each.sink.record(each.path, each.rows), tuple(each.runs))
-            for source, each in self._open.items()
-        ]
+        """The files, once the block has ended, without those that are held."""
+        return [self._file(*key) for key in self._open if key[1] is None]
 
-    def add(self, source: str, settled: Settled) -> None:
-        """Write documents as one run for each queue that gets some."""
+    def held(self, source: str, hold: Hashable) -> tuple[RunFile, ...]:
+        """The file that is held for something, once the block has ended; none if nothing was written."""
+        return (self._file(source, hold),) if (source, hold) in self._open else ()
+
+    def add(self, source: str, settled: Settled, hold: Hashable = None) -> None:
+        """Write documents as one run for each queue that gets some. With ``hold``, a file of their own."""
         if not settled.rows.num_rows:
             return
         order = np.lexsort((settled.clock, settled.queue))
@@ -122,7 +126,7 @@ class RunWriter:
         rows = settled.rows.take(pa.array(order))
         schema = pa.schema([*rows.schema, *_HIDDEN])
         batch = pa.RecordBatch.from_arrays([*rows.columns, *hidden], schema=schema)
-        target = self._target(source, schema)
+        target = self._target(source, hold, schema)
         begins = np.flatnonzero(np.concatenate(([True], queue[1:] != queue[:-1])))
         for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(queue)], strict=True):
             target.writer.write_batch(batch.slice(begin, end - begin))
@@ -132,13 +136,18 @@ class RunWriter:
             target.runs.append(run)
             target.rows += end - begin
 
-    def _target(self, source: str, schema: pa.Schema) -> _Open:
-        if source not in self._open:
-            path = f"{self._prefix}-{source}.arrow"
+    def _file(self, source: str, hold: Hashable) -> RunFile:
+        each = self._open[source, hold]
+        return RunFile(source, self.epoch, each.sink.record(each.path, each.rows), tuple(each.runs))
+
+    def _target(self, source: str, hold: Hashable, schema: pa.Schema) -> _Open:
+        known = self._open.get((source, hold))
+        if known is None:
+            path = f"{self._prefix}-{source}{'' if hold is None else f'-held-{len(self._open)}'}.arrow"
             sink = self._stack.enter_context(self._storage.create(path))
             writer = pa.ipc.new_file(pa.PythonFile(sink, mode="w"), schema, options=self._options)
-            self._open[source] = _Open(path, sink, writer)
-        return self._open[source]
+            known = self._open[source, hold] = _Open(path, sink, writer)
+        return known
 
 
 @dataclass(slots=True)

@@ -63,7 +63,8 @@ class BadSequence(SourceFailed):
         return type(self)(
             f"journal {journal!r}, producer {producer_text(producer)}: {self.what}",
             left="nothing of this reading was handed on",
-            hint="its program does not write as a producer must, or two of them use the same producer",
+            hint="its program does not write as a producer must, or two of them use the same producer; to go "
+            'on without this transaction: JournalSource(…, on_disorder="skip")',
         )
 
 
@@ -97,6 +98,14 @@ def step(sequence: Sequence, flag: Flag, clock: int, offset: int) -> tuple[Seque
             return _continue(sequence, clock, offset)
         case Flag.ACK:
             return _ack(sequence, clock)
+
+
+def step_dropping(sequence: Sequence, flag: Flag, clock: int, offset: int) -> tuple[Sequence, Outcome]:
+    """What a document does for which `step` raises, if the transaction that is open there is dropped.
+
+    An ack counts as one of a transaction without documents, so that nothing waits for it in vain.
+    """
+    return step(Sequence(sequence.last_commit), flag, clock, offset)
 
 
 def _outside(sequence: Sequence, clock: int) -> tuple[Sequence, Outcome]:

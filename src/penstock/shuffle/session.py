@@ -34,11 +34,16 @@ CohortOf = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the slices of one member did in an epoch. Names in ``progress`` begin with that of a source."""
+    """What the slices of one member did in an epoch. Names in ``progress`` begin with that of a source.
+
+    ``held`` are the files of transactions that are on their way, of all its journals and also of epochs
+    before.
+    """
 
     epoch: int
     progress: Frontier = field(default_factory=Frontier)
     files: tuple[RunFile, ...] = ()
+    held: tuple[RunFile, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -46,14 +51,18 @@ class Report:
             "epoch": self.epoch,
             "progress": list(drain(self.progress, _CHUNK)),
             "files": [file.to_json() for file in self.files],
+            "held": [file.to_json() for file in self.held],
         }
 
     @classmethod
     def from_json(cls, found: Any) -> Self:
-        body = versioned(found, "a report", _VERSION, {"epoch", "progress", "files"})
-        files = tuple(RunFile.from_json(each) for each in listed(body["files"], "run files"))
+        body = versioned(found, "a report", _VERSION, {"epoch", "progress", "files", "held"})
+        files, held = (
+            tuple(RunFile.from_json(each) for each in listed(body[name], "run files"))
+            for name in ("files", "held")
+        )
         progress = gather(listed(body["progress"], "progress"))
-        return cls(integer(body["epoch"], "an epoch", LARGEST_OFFSET), progress, files)
+        return cls(integer(body["epoch"], "an epoch", LARGEST_OFFSET), progress, files, held)
 
 
 @dataclass(frozen=True, slots=True)

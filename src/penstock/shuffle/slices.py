@@ -2,15 +2,18 @@
 
 The journal that is furthest behind is read first, a piece at a time; those of a higher priority come before
 all others. Documents of a transaction are handed on when its ack is read. What an earlier call has read of it
-is read again then, so that nothing is kept of a transaction that is open, however large it is.
+is read again then, so that nothing is kept of a transaction that is open, however large it is. Where that is
+much, it takes several calls: the journal stands still at the ack, and what was written for the queues is held
+until all of the transaction is.
 """
 
 from __future__ import annotations
 
 import heapq
 import json
+import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -23,15 +26,17 @@ from penstock.journals.uuids import SECOND, Flag, clock_time
 from penstock.shuffle import vector
 from penstock.shuffle.columns import Lines, Piece
 from penstock.shuffle.frontier import LARGEST_CLOCK, Frontier, Mark, farther
-from penstock.shuffle.positions import Position, Track
+from penstock.shuffle.positions import Held, Position, Track
 from penstock.shuffle.readers import Readers
 from penstock.shuffle.rows import RowMaker
-from penstock.shuffle.runs import RunWriter, Settled, group_id
+from penstock.shuffle.runs import RunFile, RunWriter, Settled, group_id
 from penstock.shuffle.sequencing import Sequence
 from penstock.sources.journals import JournalSource
 from penstock.sources.parts import PartName
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
+
+_log = logging.getLogger(__name__)
 
 BLOCK = 16 << 20
 """So many bytes are parsed, sequenced and sorted at once."""
@@ -66,7 +71,11 @@ class Slice:
         self._readers = Readers(sources)
         self._before: dict[PartName, Position] = {}
         self._positions: dict[PartName, Position] = {}
-        self._delayed: set[PartName] = set()
+        self._stopped: set[PartName] = set()
+        self._held: dict[tuple[PartName, int], Held] = {}
+        self._released: list[RunFile] = []
+        self._again_left = max(limits.bytes, BLOCK)
+        self._deadline = 0.0
         self._marks: dict[tuple[str, int], Mark] = {}
         self.bytes = 0
         self.rows = 0
@@ -75,8 +84,23 @@ class Slice:
 
     @property
     def positions(self) -> dict[PartName, Position]:
-        """Where the journals stand that were read."""
-        return {read: at for read, at in self._positions.items() if at != self._before[read]}
+        """Where the journals stand that were read, once the runs are written."""
+        moved = {read: at for read, at in self._positions.items() if at != self._before[read]}
+        for (read, producer), each in self._held.items():
+            files = (*each.files, *self._writer.held(read.source, (read, producer)))
+            at = moved.get(read, self._positions[read])
+            moved[read] = replace(at, held={**at.held, producer: replace(each, files=files)})
+        return moved
+
+    @property
+    def files(self) -> tuple[RunFile, ...]:
+        """What was written for the queues, also by calls before, of transactions that are whole now."""
+        return (*self._writer.written, *self._released)
+
+    @property
+    def unfinished(self) -> Mapping[PartName, int]:
+        """Where lines begin at the end of journals whose ends are not there yet."""
+        return self._readers.unfinished
 
     @property
     def progress(self) -> Frontier:
@@ -86,14 +110,15 @@ class Slice:
     def read(self, positions: Mapping[PartName, Position]) -> None:
         """Read the journals on, until they have nothing more or a limit is reached."""
         self._before, self._positions = dict(positions), dict(positions)
-        deadline = time.monotonic() + self._limits.seconds
+        self._deadline = time.monotonic() + self._limits.seconds
+        self._readers.expect(positions)
         with self._readers:
             for _, level in groupby(sorted(positions, key=self._rank), key=self._rank):
                 waiting = [(self._positions[read].clock, read) for read in level]
                 heapq.heapify(waiting)
-                while waiting and not self._is_full and time.monotonic() < deadline:
-                    self._read_block(waiting, deadline)
-                self.complete = self.complete and not waiting and not self._delayed
+                while waiting and not self._is_full and not self._is_late:
+                    self._read_block(waiting)
+                self.complete = self.complete and not waiting and not self._stopped
 
     def _rank(self, read: PartName) -> int:
         return -self._sources[read.source].priority
@@ -102,7 +127,11 @@ class Slice:
     def _is_full(self) -> bool:
         return self.bytes >= self._limits.bytes or self.rows >= self._limits.rows
 
-    def _read_block(self, waiting: list[tuple[int, PartName]], deadline: float) -> None:
+    @property
+    def _is_late(self) -> bool:
+        return time.monotonic() >= self._deadline
+
+    def _read_block(self, waiting: list[tuple[int, PartName]]) -> None:
         """Read a piece of each journal, those that are behind first, until there is enough to work on."""
         size = max(_PIECE, BLOCK // len(waiting))
         pieces: dict[str, list[Piece]] = {}
@@ -110,7 +139,7 @@ class Slice:
         gathered = 0
         while waiting and gathered < BLOCK and len(came) < _PIECES:
             left = self._limits.bytes - self.bytes - gathered
-            if left <= 0 or time.monotonic() >= deadline:
+            if left <= 0 or self._is_late:
                 break
             _, read = heapq.heappop(waiting)
             piece = self._piece(read, min(size, left))
@@ -121,7 +150,7 @@ class Slice:
         for source, each in pieces.items():
             self.bytes += self._take(source, each)
         for read in came:
-            if read not in self._delayed:
+            if read not in self._stopped:
                 heapq.heappush(waiting, (self._positions[read].clock, read))
 
     def _piece(self, read: PartName, size: int) -> Piece | None:
@@ -137,19 +166,32 @@ class Slice:
         """Sequence what was read; how many bytes of it do not have to wait."""
         lines = self._makers[source].parser.parse(pieces)
         lines, ends = self._in_time(source, lines, pieces)
-        groups = _Groups.of(source, lines, self._positions)
-        stamps = lines.stamps
-        documents = vector.Documents(groups.group, stamps.flag, stamps.clock, lines.offset)
-        decision = vector.decide(documents, groups.before, groups.name)
+        groups, decision = self._decided(source, lines)
+        left_out: list[str] = []
+        if postponed := self._postponed(lines, groups, decision.replays):
+            left_out += self._replay_some(source, groups, [replay for _, replay in postponed.values()])
+            places = np.array(sorted(place for place, _ in postponed.values()))
+            lines = self._stop_at(source, lines, places, ends)
+            groups, decision = self._decided(source, lines)
+        for group, wrong in decision.dropped:
+            _log.warning("%s; the transaction is skipped", wrong.told(*groups.name(group)).what)
+            left_out.append(groups.reads[group].part)
         chosen = np.flatnonzero(decision.verdict == vector.SETTLED)
-        left_out = self._hand_on(
+        left_out += self._hand_on(
             source, lines, chosen, decision.commit[chosen], groups.ids[groups.group[chosen]]
         )
         if decision.replays:
-            left_out = left_out + self._replay(source, groups, decision.replays)
+            left_out += self._replay(source, groups, decision.replays)
         self._note(source, lines, groups, decision, ends, left_out)
         self._note_hints(source, lines, groups)
         return sum(ends[piece.journal] - piece.begin for piece in pieces)
+
+    def _decided(self, source: str, lines: Lines) -> tuple[_Groups, vector.Decision]:
+        groups = _Groups.of(source, lines, self._positions)
+        stamps = lines.stamps
+        documents = vector.Documents(groups.group, stamps.flag, stamps.clock, lines.offset)
+        drops = self._sources[source].on_disorder == "skip"
+        return groups, vector.decide(documents, groups.before, groups.name, drops=drops)
 
     def _in_time(self, source: str, lines: Lines, pieces: list[Piece]) -> tuple[Lines, dict[str, int]]:
         """The documents whose delay has passed, and where each journal was read up to.
@@ -164,15 +206,24 @@ class Slice:
         early = np.flatnonzero(lines.stamps.clock > np.uint64(max(limit, 0)))
         if not len(early):
             return lines, ends
-        journals, first = np.unique(lines.journal[early], return_index=True)
+        return self._stop_at(source, lines, early, ends), ends
+
+    def _stop_at(self, source: str, lines: Lines, places: Array, ends: dict[str, int]) -> Lines:
+        """The lines of each journal before the first of these places in it, which must be in order.
+
+        These journals are not read on in this call.
+        """
+        journals, first = np.unique(lines.journal[places], return_index=True)
         kept = np.ones(len(lines), np.bool_)
-        for number, line in zip(journals.tolist(), early[first].tolist(), strict=True):
+        for number, line in zip(journals.tolist(), places[first].tolist(), strict=True):
             kept[line:] &= lines.journal[line:] != number
             ends[lines.journals[number]] = int(lines.offset[line])
-            self._delayed.add(PartName(source, lines.journals[number]))
-        return lines.select(np.flatnonzero(kept)), ends
+            self._stopped.add(PartName(source, lines.journals[number]))
+        return lines.select(np.flatnonzero(kept))
 
-    def _hand_on(self, source: str, lines: Lines, chosen: Array, commit: Array, group: Array) -> list[str]:
+    def _hand_on(
+        self, source: str, lines: Lines, chosen: Array, commit: Array, group: Array, hold: Hashable = None
+    ) -> list[str]:
         """Write documents to the runs; the journals of those that were left out, one name for each."""
         inside = self._asked_for(source, lines.stamps.clock[chosen])
         chosen, commit, group = chosen[inside], commit[inside], group[inside]
@@ -186,7 +237,7 @@ class Slice:
             out = [lines.journals[number] for number in lines.journal[chosen[~kept]].tolist()]
             chosen, commit, group = fitting, commit[kept], group[kept]
         clock = lines.stamps.clock[chosen]
-        self._writer.add(source, Settled(rows, clock, group, commit, maker.queues(rows, clock)))
+        self._writer.add(source, Settled(rows, clock, group, commit, maker.queues(rows, clock)), hold)
         self.rows += len(chosen)
         return out
 
@@ -199,16 +250,69 @@ class Slice:
             wanted &= clock < np.uint64(end)
         return wanted
 
+    # transactions that earlier calls have read the begin of
+
+    def _postponed(
+        self, lines: Lines, groups: _Groups, replays: list[vector.Replay]
+    ) -> dict[PartName, tuple[int, vector.Replay]]:
+        """The acks that must wait, one for each journal, because too much must be read again for them.
+
+        That is the number of the line, and the transaction.
+        """
+        left = self._again_left
+        if sum(each.end - each.begin for each in replays) <= left:
+            return {}
+        postponed: dict[PartName, tuple[int, vector.Replay]] = {}
+        spans: dict[PartName, tuple[int, int]] = {}
+        for place, replay in sorted(((_ack(lines, groups, each), each) for each in replays), key=_first):
+            read = groups.reads[replay.group]
+            if read in postponed:
+                continue
+            span = _joined(spans.get(read), self._rest(groups, replay))
+            more = _size(span) - _size(spans.get(read))
+            if more > left:
+                postponed[read] = place, replay
+            else:
+                left -= more
+                spans[read] = span
+        return postponed
+
+    def _replay_some(self, source: str, groups: _Groups, postponed: list[vector.Replay]) -> list[str]:
+        """Hand on as much of these as this call still may, so that later ones have less to do."""
+        out: list[str] = []
+        for replay in (self._rest(groups, each) for each in postponed if self._again_left > 0):
+            read, producer = groups.reads[replay.group], groups.producers[replay.group]
+            known = self._positions[read].held.get(producer)
+            going, at = {replay.group: replay}, replay.begin
+            for piece in self._again(read, replay.begin, replay.end):
+                out += self._hand_on_again(source, groups, going, [piece], (read, producer))
+                at = piece.begin + len(piece.data)
+                self._again_left -= len(piece.data)
+                if self._again_left <= 0 or self._is_late:
+                    break
+            files = known.files if known is not None else ()
+            self._held[read, producer] = Held(at, going[replay.group].after, files)
+        return out
+
+    def _rest(self, groups: _Groups, replay: vector.Replay) -> vector.Replay:
+        """What calls before have left to do."""
+        held = self._positions[groups.reads[replay.group]].held.get(groups.producers[replay.group])
+        return replay if held is None else replace(replay, begin=held.at, after=held.after)
+
     def _replay(self, source: str, groups: _Groups, replays: list[vector.Replay]) -> list[str]:
         """Read transactions again from their begin, and hand on what was read of them before this call."""
-        spans: dict[PartName, tuple[int, int]] = {}
-        for replay in replays:
-            read = groups.reads[replay.group]
-            begin, end = spans.get(read, (replay.begin, replay.end))
-            spans[read] = min(begin, replay.begin), max(end, replay.end)
         out: list[str] = []
         pieces: list[Piece] = []
-        left = {replay.group: replay for replay in replays}
+        spans: dict[PartName, tuple[int, int]] = {}
+        left = {replay.group: self._rest(groups, replay) for replay in replays}
+        for replay in left.values():
+            read = groups.reads[replay.group]
+            spans[read] = _joined(spans.get(read), replay)
+        self._again_left -= sum(map(_size, spans.values()))
+        for replay in replays:
+            held = self._positions[groups.reads[replay.group]].held.get(groups.producers[replay.group])
+            files = () if held is None else held.files
+            self._released += [replace(file, epoch=self._writer.epoch) for file in files]
         for piece in (piece for read, span in spans.items() for piece in self._again(read, *span)):
             if pieces and sum(len(each.data) for each in (*pieces, piece)) > BLOCK:
                 out += self._hand_on_again(source, groups, left, pieces)
@@ -231,7 +335,12 @@ class Slice:
             self._positions[read] = replace(before, lost=before.lost + size)
 
     def _hand_on_again(
-        self, source: str, groups: _Groups, replays: dict[int, vector.Replay], pieces: list[Piece]
+        self,
+        source: str,
+        groups: _Groups,
+        replays: dict[int, vector.Replay],
+        pieces: list[Piece],
+        hold: Hashable = None,
     ) -> list[str]:
         """Of pieces that were read again, hand on what ``replays`` lack; those note how far that was."""
         lines = self._makers[source].parser.parse(pieces)
@@ -255,7 +364,8 @@ class Slice:
         counts = [len(chosen) for chosen, _, _ in found]
         commit = np.repeat(np.array([upto for _, upto, _ in found], np.uint64), counts)
         ids = np.repeat(groups.ids[[group for _, _, group in found]], counts)
-        return self._hand_on(source, lines, np.concatenate([chosen for chosen, _, _ in found]), commit, ids)
+        chosen = np.concatenate([chosen for chosen, _, _ in found])
+        return self._hand_on(source, lines, chosen, commit, ids, hold)
 
     # what is remembered
 
@@ -284,6 +394,7 @@ class Slice:
                 before,
                 offset=end,
                 producers={**before.producers, **moved.get(read, {})},
+                held=_still_held(before, moved.get(read, {})),
                 left_out=before.left_out + left_out.count(journal),
             )
 
@@ -348,6 +459,37 @@ class _Groups:
 
     def name(self, number: int) -> tuple[str, int]:
         return self.reads[number].part, self.producers[number]
+
+
+def _ack(lines: Lines, groups: _Groups, replay: vector.Replay) -> int:
+    """The number of the line with the ack that commits a transaction."""
+    is_ack = (lines.stamps.flag == Flag.ACK) & (lines.stamps.clock == np.uint64(replay.upto))
+    return int(np.flatnonzero(is_ack & (groups.group == replay.group))[0])
+
+
+def _first(pair: tuple[int, vector.Replay]) -> int:
+    return pair[0]
+
+
+def _joined(span: tuple[int, int] | None, replay: vector.Replay) -> tuple[int, int]:
+    """What must be read again of a journal, for this transaction too."""
+    return (
+        (replay.begin, replay.end) if span is None else (min(span[0], replay.begin), max(span[1], replay.end))
+    )
+
+
+def _size(span: tuple[int, int] | None) -> int:
+    return 0 if span is None else span[1] - span[0]
+
+
+def _still_held(before: Position, moved: Mapping[int, Track]) -> Mapping[int, Held]:
+    """What is held of transactions that are still on their way."""
+    return {
+        producer: each
+        for producer, each in before.held.items()
+        if producer not in moved
+        or moved[producer].sequence.begin == before.producers[producer].sequence.begin
+    }
 
 
 def _in_the_future(lines: Lines, number: int) -> BadInput:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.journals.uuids import Flag
-from penstock.shuffle.sequencing import BadSequence, Outcome, Sequence, step
+from penstock.shuffle.sequencing import BadSequence, Outcome, Sequence, step, step_dropping
 
 Column: TypeAlias = npt.NDArray[Any]
 
@@ -69,25 +69,32 @@ class Replay:
 class Decision:
     """What becomes of each document: its ``verdict``, and the clock of its ``commit``, 0 unless settled.
 
-    ``after`` is where each group stands now; ``replays`` are sorted by group.
+    ``after`` is where each group stands now; ``replays`` are sorted by group. ``dropped`` are the groups, and
+    what is wrong, where documents form no transactions.
     """
 
     verdict: npt.NDArray[np.uint8]
     commit: npt.NDArray[np.uint64]
     after: list[Sequence]
     replays: list[Replay]
+    dropped: list[tuple[int, BadSequence]]
 
 
 def decide(
-    documents: Documents, before: Listing[Sequence], names: Callable[[int], tuple[str, int]] | None = None
+    documents: Documents,
+    before: Listing[Sequence],
+    names: Callable[[int], tuple[str, int]] | None = None,
+    *,
+    drops: bool = False,
 ) -> Decision:
     """What becomes of each document, for groups that stand at ``before``.
 
     ``names`` gives journal and producer of a group, for the error about one whose documents form no
-    transactions. After an error, nothing of the call counts.
+    transactions. After an error, nothing of the call counts. With ``drops`` there are no such errors: what is
+    open there is dropped.
     """
     count = len(documents.group)
-    decision = Decision(np.zeros(count, np.uint8), np.zeros(count, np.uint64), list(before), [])
+    decision = Decision(np.zeros(count, np.uint8), np.zeros(count, np.uint64), list(before), [], [])
     bounds = _Bounds.of(before)
     rows = _without_repetitions(documents, bounds, _by_group(documents.group, len(before)))
     if not len(rows):
@@ -99,7 +106,7 @@ def decide(
     for run in np.flatnonzero(~orderly).tolist():
         group = int(runs.group[run])
         try:
-            _walk(decision, documents, group, rows[runs.begin[run] : runs.end[run]])
+            _walk(decision, documents, group, rows[runs.begin[run] : runs.end[run]], drops)
         except BadSequence as error:
             raise (error if names is None else error.told(*names(group))) from None
     decision.replays.sort(key=lambda replay: replay.group)
@@ -253,7 +260,9 @@ def _move_on(decision: Decision, runs: _Runs, orderly: npt.NDArray[np.intp]) -> 
         decision.after[group] = base
 
 
-def _walk(decision: Decision, documents: Documents, group: int, rows: npt.NDArray[np.intp]) -> None:
+def _walk(
+    decision: Decision, documents: Documents, group: int, rows: npt.NDArray[np.intp], drops: bool
+) -> None:
     """Decide on one group's documents with `step`."""
     sequence = decision.after[group]
     earlier = sequence if sequence.is_open else None
@@ -261,7 +270,14 @@ def _walk(decision: Decision, documents: Documents, group: int, rows: npt.NDArra
     waiting: list[int] = []
     columns = (documents.flag[rows], documents.clock[rows], documents.offset[rows])
     for number, (flag, clock, offset) in enumerate(zip(*(each.tolist() for each in columns), strict=True)):
-        sequence, outcome = step(sequence, Flag(flag), clock, offset)
+        try:
+            sequence, outcome = step(sequence, Flag(flag), clock, offset)
+        except BadSequence as error:
+            if not drops:
+                raise
+            decision.dropped.append((group, error))
+            sequence, outcome = step_dropping(sequence, Flag(flag), clock, offset)
+            waiting, earlier = [], None
         if outcome in _WAIT:
             waiting.append(number)
         elif outcome is Outcome.COMMITTED:

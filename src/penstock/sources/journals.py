@@ -31,6 +31,7 @@ Meta = Literal["uuid", "journal", "offset", "time", "producer"]
 """What there is to know of a document besides its fields."""
 
 QUEUES = 4
+_WRONG = ("invalid", "gap", "disorder")
 _META: Mapping[str, tuple[str, pa.DataType]] = {
     "uuid": ("str", pa.string()),
     "journal": ("str", pa.string()),
@@ -57,7 +58,9 @@ class JournalSource(Source):
 
     Documents with a clock before ``not_before`` or from ``not_after`` on are left out. ``schema`` is a JSON
     schema that each document must fulfil; one that does not fails the epoch, or is counted and left out with
-    ``on_invalid="skip"``. Bytes that a journal has lost fail the epoch too, unless ``on_gap="skip"``.
+    ``on_invalid="skip"``. Bytes that a journal has lost fail the epoch too, unless ``on_gap="skip"``; and so
+    do documents of a producer that form no transactions, unless ``on_disorder="skip"``: then the transaction
+    that is open there is left out, logged, and counted as one document.
     """
 
     grows = True
@@ -79,6 +82,7 @@ class JournalSource(Source):
         schema: Mapping[str, Any] | None = None,
         on_invalid: Literal["fail", "skip"] = "fail",
         on_gap: Literal["fail", "skip"] = "fail",
+        on_disorder: Literal["fail", "skip"] = "fail",
     ) -> None:
         self.journals = Journals(os.fspath(root))
         self.table = table
@@ -94,6 +98,7 @@ class JournalSource(Source):
         self.schema = None if schema is None else dict(schema)
         self.on_invalid = on_invalid
         self.on_gap = on_gap
+        self.on_disorder = on_disorder
         self._check()
 
     def __repr__(self) -> str:
@@ -118,6 +123,9 @@ class JournalSource(Source):
             "priority": self.priority,
             "read_delay": self.read_delay,
             "meta": ", ".join(f"{field}={what}" for field, what in sorted(self.meta.items())),
+            "clocks": f"{self.not_before or ''}..{self.not_after or ''}",
+            "schema": "" if self.schema is None else json.dumps(self.schema, sort_keys=True),
+            "skips": ", ".join(name for name in _WRONG if getattr(self, f"on_{name}") == "skip"),
         }
 
     def list_parts(self) -> list[str]:
@@ -137,8 +145,8 @@ class JournalSource(Source):
             raise DefinitionError(
                 f"{self!r}: read_delay is {self.read_delay}", hint="give seconds, 0 or more"
             )
-        for name, value in (("on_invalid", self.on_invalid), ("on_gap", self.on_gap)):
-            if value not in ("fail", "skip"):
+        for name in (f"on_{wrong}" for wrong in _WRONG):
+            if (value := getattr(self, name)) not in ("fail", "skip"):
                 raise DefinitionError(f"{self!r}: {name} is {value!r}", hint='write "fail" or "skip"')
         try:
             json.dumps(self.schema)

@@ -67,8 +67,8 @@ class Books:
         return Brought(self._member, pointer, rows, size, late)
 
     def report(self, epoch: int, report: Report) -> Pointer | None:
-        """What slices did, if they did anything."""
-        if not report.files and not report.progress.journals:
+        """What slices did, if they did anything or have something on its way."""
+        if not report.files and not report.held and not report.progress.journals:
             return None
         path = self._layout.report_file(epoch, self._member, self._life)
         return Pointer.write(self._storage, path, {"report": report.to_json()})

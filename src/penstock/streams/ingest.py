@@ -98,6 +98,8 @@ class Polled:
     """How many bytes of journals were read."""
     complete: bool = True
     """Whether these were read to their end."""
+    unfinished: Mapping[PartName, int] = field(default_factory=dict)
+    """Where lines begin at the end of journals whose ends are not there yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,6 +431,10 @@ def _answer(
         ]
     if sliced is not None:
         rows += [{"kind": "run", "state": json.dumps(file.to_json())} for file in sliced.files]
+        rows += [
+            {"kind": "line", "source": n.source, "part": n.part, "bytes": offset}
+            for n, offset in sliced.unfinished.items()
+        ]
         progress = json.dumps(sliced.progress.to_json())
         end = sliced.complete
         rows.append({"kind": "progress", "state": progress, "bytes": sliced.read, "finished": end})
@@ -439,6 +445,7 @@ def _gathered(answers: Sequence[Row]) -> Polled:
     states, files, dropped = {}, [], dict[str, int]()
     taken: dict[str, tuple[int, int]] = {}
     runs, progress, read, complete = list[RunFile](), Frontier(), 0, True
+    unfinished: dict[PartName, int] = {}
     for row in answers:
         if row["kind"] == "state":
             states[PartName(row["source"], row["part"])] = PartState(row["state"], row["finished"])
@@ -447,6 +454,8 @@ def _gathered(answers: Sequence[Row]) -> Polled:
             files.append(RowFile(row["source"], record, row["late"], row["newest"]))
         elif row["kind"] == "late":
             dropped[row["source"]] = dropped.get(row["source"], 0) + row["rows"]
+        elif row["kind"] == "line":
+            unfinished[PartName(row["source"], row["part"])] = row["bytes"]
         elif row["kind"] == "run":
             runs.append(RunFile.from_json(json.loads(row["state"])))
         elif row["kind"] == "progress":
@@ -457,7 +466,7 @@ def _gathered(answers: Sequence[Row]) -> Polled:
             rows, size = taken.get(row["source"], (0, 0))
             taken[row["source"]] = rows + row["rows"], size + row["bytes"]
     sizes = {source: size / rows for source, (rows, size) in taken.items()}
-    return Polled(states, tuple(files), dropped, sizes, tuple(runs), progress, read, complete)
+    return Polled(states, tuple(files), dropped, sizes, tuple(runs), progress, read, complete, unfinished)
 
 
 def _by_waiting(share: tuple[Ticket, ...], asked: Mapping[PartName, int]) -> tuple[Ticket, ...]:

@@ -148,6 +148,7 @@ class StreamInstance:
         }
         if worker.shuffle:
             steps["hints"] = (lambda: self._check_hints(worker), _KEEP_EVERY)
+            steps["lines"] = (lambda: worker.shuffle.check_lines(settings.hint_patience), _KEEP_EVERY)
         threads = [_thread(name, partial(self._repeat, *step)) for name, step in steps.items()]
         try:
             while not self._asked.wait(_STEP):

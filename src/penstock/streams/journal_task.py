@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.shuffle.frontier import Frontier
@@ -31,6 +31,8 @@ class Sliced:
     """Bytes of journals."""
     complete: bool = True
     """Whether these were read to their end."""
+    unfinished: Mapping[PartName, int] = field(default_factory=dict)
+    """Where lines begin whose ends are not there yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class JournalTask:
             slice_ = Slice(journal_sources(sources), writer, limits, self.now)
             slice_.read({read: position_of(str(read), state) for read, state in self.reads.items()})
         states = {name: state_of(name, at) for name, at in slice_.positions.items()}
-        return Sliced(states, tuple(writer.written), slice_.progress, slice_.bytes, slice_.complete)
+        return Sliced(states, slice_.files, slice_.progress, slice_.bytes, slice_.complete, slice_.unfinished)
 
 
 def journal_tasks(work: ShuffleWork, most: int) -> Iterator[JournalTask]:

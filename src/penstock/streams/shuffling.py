@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
-from penstock.errors import HintNotReached, StreamError
+from penstock.errors import HintNotReached, LineUnfinished, StreamError
 from penstock.journals.uuids import Ticker
 from penstock.shuffle import session as sessions
 from penstock.shuffle.frontier import Frontier, reduce
@@ -33,6 +33,8 @@ _log = logging.getLogger(__name__)
 
 _NAMED = 5
 _FILES = 2000
+_SHOWN_PER_SECOND = 8 << 20
+"""What a queue is filled with at the least, on a slow machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ class Shuffle:
         self._session = Session()
         self._promotions: tuple[Promotion, ...] = ()
         self._spent: tuple[str, ...] = ()
+        self._held: tuple[RunFile, ...] = ()
+        self._unfinished: dict[PartName, tuple[int, float]] = {}
         self._known: Pointer | None = None
         self._epoch = 0
 
@@ -94,8 +98,13 @@ class Shuffle:
     @property
     def bytes(self) -> int:
         """What run files take, and what their documents will take in the queue before these are deleted."""
-        files = {*self._session.waiting, *(promotion.file for promotion in self._promotions)}
+        files = {*self._session.waiting, *(promotion.file for promotion in self._promotions), *self._held}
         return 2 * sum(file.record.bytes for file in files)
+
+    @property
+    def patience(self) -> float:
+        """How many seconds more the next epoch may take: what becomes visible with it must do so at once."""
+        return sum(promotion.file.record.bytes for promotion in self._promotions) / _SHOWN_PER_SECOND
 
     @property
     def is_crowded(self) -> bool:
@@ -115,6 +124,7 @@ class Shuffle:
             before, reports, epoch, self._clock(), self._cohort_of
         )
         self._spent = before.spent
+        self._held = tuple(file for report in reports for file in report.held)
         self._epoch = epoch
         is_same = not self._promotions and not before.spent and all(r.epoch <= before.taken for r in reports)
         self._known = known if is_same else None
@@ -138,12 +148,22 @@ class Shuffle:
                 f"{journal.partition('/')[2]} (producer {producer:012x}, clock {clock})"
                 for journal, producer, clock, _ in sorted(stalled)
             ]
-            more = f", and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
             raise HintNotReached(
-                f"transactions wait for acks that were not read yet: {', '.join(named[:_NAMED])}{more}; if a "
-                f"writer is gone that should send one: {self._command(*min(stalled)[:3])}",
+                f"transactions wait for acks that were not read yet: {_some(named)}; if a writer is gone "
+                f"that should send one: {self._command(*min(stalled)[:3])}",
                 left="their documents, and what was read after them, are kept and not visible yet",
                 hint="look whether these journals are there, and whether their writers live",
+            )
+
+    def check_lines(self, patience: float) -> None:
+        """Raise `LineUnfinished` if journals of this instance end in the middle of a line for so long."""
+        since = self._clock() - patience
+        named = [f"{n.part} (offset {offset})" for n, (offset, at) in self._unfinished.items() if at <= since]
+        if named:
+            raise LineUnfinished(
+                f"journals end in the middle of a line: {_some(sorted(named))}",
+                left="what comes before that line is read, and it is when its end is there",
+                hint="look whether their writers live; `penstock journal verify` shows what else is wrong",
             )
 
     def work(
@@ -156,13 +176,14 @@ class Shuffle:
     ) -> ShuffleWork:
         """What to do in an epoch with these journals; ``owns`` says whether a queue of a source is ours.
 
-        Without room in the queue only journals are read that transactions wait for: what has been read of
-        these takes room until then.
+        Without room in the queue only journals are read that transactions wait for, or with one that is on
+        its way: what has been read of these takes room until then.
         """
         awaited = self._session.awaited.journals if hunger == "all" else self._session.blocking.journals
-        awake = self._resting.awake(parts) if hunger == "all" else ()
+        awake = self._resting.awake(parts) if hunger == "all" else [n for n in parts if held(n, parts[n])]
         wanted = {*awake, *(name for name in parts if str(name) in awaited)} if hunger != "none" else ()
         reads = {name: parts[name].state for name in sorted(wanted)}
+        self._unfinished = {name: each for name, each in self._unfinished.items() if name in parts}
         queues = tuple(
             (name, queue)
             for name, source in self._sources.items()
@@ -172,9 +193,23 @@ class Shuffle:
         shows = tuple(map(Show.of, self._promotions))
         return ShuffleWork(epoch, prefix, reads, shows, queues, self._ticker.tick())
 
-    def heard(self, work: ShuffleWork, states: Mapping[PartName, PartState], *, complete: bool) -> None:
-        """Take note of the journals that had nothing new."""
+    def heard(
+        self,
+        work: ShuffleWork,
+        states: Mapping[PartName, PartState],
+        unfinished: Mapping[PartName, int],
+        *,
+        complete: bool,
+    ) -> None:
+        """Take note of the journals that had nothing new, and of lines whose ends are not there yet."""
         self._resting.heard(work.reads, states.keys(), complete=complete)
+        known, now = self._unfinished, self._clock()
+        found = {
+            name: known[name] if name in known and known[name][0] == offset else (offset, now)
+            for name, offset in unfinished.items()
+        }
+        # Of those that were not asked, nothing new is known.
+        self._unfinished = {n: each for n, each in known.items() if n not in work.reads} | found
 
     def report(
         self, epoch: int, progress: Frontier, files: tuple[RunFile, ...], parts: Mapping[PartName, PartState]
@@ -190,7 +225,8 @@ class Shuffle:
             return 0 if standing is None else standing.sequence.last_commit
 
         told = reduce(progress, sessions.reached(self._session, commits))
-        return Report(epoch, told, files)
+        kept = (file for name, at in parts.items() if self.is_journal(name) for file in held(name, at))
+        return Report(epoch, told, files, tuple(kept))
 
     def _command(self, journal: str, producer: int, clock: int) -> str:
         """What a person can type to write an ack that nobody else will."""
@@ -219,6 +255,11 @@ class Shuffle:
         return "" if known is None else f"{known.priority} {known.read_delay:g}"
 
 
+def _some(named: Sequence[str]) -> str:
+    more = f", and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+    return ", ".join(named[:_NAMED]) + more
+
+
 def journal_sources(sources: Mapping[str, SourceSpec]) -> dict[str, JournalSource]:
     """Those of a stream's sources that read journals."""
     return {name: spec.source for name, spec in sources.items() if isinstance(spec.source, JournalSource)}
@@ -239,12 +280,20 @@ def read_session(
 def waiting_runs(storage: Storage, standings: Iterable[Standing]) -> set[str]:
     """The run files that an epoch refers to, also those that it made needless."""
     session, _, reports = read_session(storage, list(standings))
-    files = (*session.waiting, *(file for report in reports for file in report.files))
+    files = (*session.waiting, *(file for each in reports for file in (*each.files, *each.held)))
     return {*(file.record.path for file in files), *session.spent}
 
 
 def state_of(name: PartName, position: Position) -> PartState:
     return PartState(encode(str(name), position.to_state()))
+
+
+def held(journal: PartName, at: PartState) -> tuple[RunFile, ...]:
+    """The run files of transactions that are on their way in a journal."""
+    # Most have none, and reading the state takes a hundred times longer.
+    if at.state is None or '"held":' not in at.state:
+        return ()
+    return tuple(file for each in position_of(str(journal), at.state).held.values() for file in each.files)
 
 
 @lru_cache(maxsize=1 << 12)

@@ -155,6 +155,9 @@ class StreamWorker(Participant):
             self._discard(barrier.epoch)
             raise
 
+    def patience(self) -> float:
+        return self._shuffle.patience
+
     def committed(self, epoch: int) -> None:
         if self._next is not None:
             self._holding, self._next = self._next, None
@@ -223,7 +226,7 @@ class StreamWorker(Participant):
         polled = self._ingestion.poll(
             prefix, parts, limits or self._allowance.least, thresholds, self._asked, work
         )
-        self._shuffle.heard(work, polled.states, complete=polled.complete)
+        self._shuffle.heard(work, polled.states, polled.unfinished, complete=polled.complete)
         reach("stream.polled")
         self._asked.update(dict.fromkeys(polled.states, barrier.epoch))
         self._allowance.learn(polled)
