@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import shutil
@@ -34,16 +35,21 @@ class Payments(Table):
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """``documents`` of about ``size`` bytes in ``journals``; ``together`` of them make a transaction."""
+    """``documents`` of about ``size`` bytes in ``journals``; ``together`` of them make a transaction.
+
+    ``extension`` says how fragments are compressed: ``.raw`` or ``.gz``.
+    """
 
     documents: int
     size: int
     journals: int
     together: int = 20
+    extension: str = ".raw"
 
     def write(self, folder: Path) -> Made:
         """The journals, made when they are not there yet."""
-        path = folder / f"journals-{self.documents}-{self.size}-{self.journals}-{self.together}"
+        kind = "" if self.extension == ".raw" else self.extension.replace(".", "-")
+        path = folder / f"journals-{self.documents}-{self.size}-{self.journals}-{self.together}{kind}"
         told = path / "made.json"
         if not told.exists():
             shutil.rmtree(path, ignore_errors=True)
@@ -70,6 +76,7 @@ class Made:
 @dataclass
 class _Journal:
     folder: Path
+    extension: str
     begin: int = 0
     lines: list[bytes] = field(default_factory=list)
     size: int = 0
@@ -85,8 +92,9 @@ class _Journal:
         if data:
             self.folder.mkdir(parents=True, exist_ok=True)
             end = self.begin + len(data)
-            name = f"{self.begin:016x}-{end:016x}-{hashlib.sha1(data).hexdigest()}.raw"
-            (self.folder / name).write_bytes(data)
+            name = f"{self.begin:016x}-{end:016x}-{hashlib.sha1(data).hexdigest()}{self.extension}"
+            stored = gzip.compress(data, 3) if self.extension == ".gz" else data
+            (self.folder / name).write_bytes(stored)
             self.begin, self.lines, self.size = end, [], 0
 
 
@@ -94,7 +102,7 @@ class _Writer:
     def __init__(self, spec: Spec, root: Path) -> None:
         self._spec = spec
         self._names = [f"bench/payments-{number:04}/pivot=00" for number in range(spec.journals)]
-        self._journals = [_Journal(root / name) for name in self._names]
+        self._journals = [_Journal(root / name, spec.extension) for name in self._names]
         self._dice = Random(0)
         self._clock = _BEGIN
         self._note = "n" * max(0, spec.size - 165)
