@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 QUEUES = 4
 CLUSTER = ClusterConfig(lease_ttl=2.0, renew_every=0.5, member_ttl=3.0)
-SETTINGS = StreamConfig(epoch_every=0.1, list_every=0.5, queue_bytes=64 << 30, retain_bytes=64 << 30)
+SETTINGS = StreamConfig(epoch_every=0.1, queue_bytes=64 << 30, retain_bytes=64 << 30)
 _LOOK = 0.02
 
 

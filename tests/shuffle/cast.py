@@ -88,7 +88,7 @@ class Cast:
     def show(self, promotions: tuple[Promotion, ...]) -> dict[tuple[str, int], pa.Table]:
         shown = {}
         for name, source in self.sources.items():
-            shows = [Show.of(each) for each in promotions if each.file.source == name]
+            shows = list(Show.each(each for each in promotions if each.file.source == name))
             for queue in range(source.queues):
                 batches = list(documents(self.storage, shows, queue))
                 if batches:

@@ -16,7 +16,7 @@ P, Q = 1, 2
 
 def frontier(**journals: Mark | tuple[Mark, ...]) -> Frontier:
     return Frontier(
-        {name: marks if isinstance(marks, tuple) else (marks,) for name, marks in journals.items()}
+        {name: (marks,) if isinstance(marks, Mark) else marks for name, marks in journals.items()}
     )
 
 

@@ -18,7 +18,7 @@ from penstock.shuffle.sequencing import Sequence
 CLOCKS = st.integers(1, (1 << 64) - 1)
 OFFSETS = st.integers(0, (1 << 63) - 1)
 SEQUENCES = st.one_of(
-    st.builds(Sequence, st.integers(0, (1 << 64) - 1)), st.builds(Sequence, CLOCKS, CLOCKS, OFFSETS)
+    st.integers(0, (1 << 64) - 1).map(Sequence), st.builds(Sequence, CLOCKS, CLOCKS, OFFSETS)
 )
 POSITIONS = st.builds(
     Position,

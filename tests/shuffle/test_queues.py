@@ -39,7 +39,7 @@ def written(
 
 
 def shown(storage: Storage, *promotions: Promotion, queue: int = 0) -> list[int]:
-    shows = map(Show.of, promotions)
+    shows = Show.each(promotions)
     return [clock for batch in documents(storage, shows, queue) for clock in batch.column(0).to_pylist()]
 
 
@@ -99,7 +99,7 @@ def test_a_reader_that_stops_early_leaves_nothing_open(
         return opened[-1]
 
     monkeypatch.setattr(Storage, "open", watched)
-    found = documents(storage, [Show.of(Promotion(file))], 0)
+    found = documents(storage, Show.each([Promotion(file)]), 0)
     assert isinstance(found, Iterator)
     first = next(found)
     found.close()  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 from penstock.errors import BadInput, JournalGap, JournalTruncated, PenstockError, TransientError, UsageError
 from penstock.journals import names
 from penstock.journals.contents import BLOCK, Content, check_agreement, open_checked, place
-from penstock.journals.fragments import Fragment, Piece, cover, head
+from penstock.journals.fragments import Codec, Fragment, Piece, cover, head
 from penstock.journals.spool import SpoolReader
 
 if TYPE_CHECKING:
@@ -87,10 +87,20 @@ class JournalReader:
             self._buffer += data
         return self._take(size) if size else None
 
+    def put_back(self, data: bytes) -> None:
+        """Take back the last bytes that were handed out, from the begin of a line on: they are read again."""
+        self._buffer[:0] = data
+        self.offset -= len(data)
+
     @property
     def unfinished(self) -> int:
         """How many bytes there are of a line whose end is not there yet, if the last read found nothing."""
         return len(self._buffer)
+
+    @property
+    def is_heavy(self) -> bool:
+        """Whether it holds a decompressor, which has megabytes of its own."""
+        return self._open is not None and self._open.is_heavy
 
     def close(self) -> None:
         """Let go of files. The next read opens them again."""
@@ -204,6 +214,9 @@ class JournalReader:
 class _Bytes(Protocol):
     """Where bytes of a journal come from."""
 
+    @property
+    def is_heavy(self) -> bool: ...
+
     def is_over(self) -> bool:
         """Whether what can be read now is all that will ever come."""
 
@@ -214,6 +227,7 @@ class _Bytes(Protocol):
 
 class _FragmentBytes:
     def __init__(self, journals: Journals, piece: Piece) -> None:
+        self.is_heavy = piece.fragment.codec is not Codec.RAW
         self._content: Content = open_checked(journals.storage, piece.fragment)
         try:
             self._content.go_to(piece.begin)
@@ -233,6 +247,8 @@ class _FragmentBytes:
 
 
 class _SpoolBytes(SpoolReader):
+    is_heavy = False
+
     def __init__(self, journals: Journals, fragment: Fragment) -> None:
         assert journals.storage.local is not None
         super().__init__(journals.storage.local / fragment.path)

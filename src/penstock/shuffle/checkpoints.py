@@ -180,9 +180,9 @@ def _arrived(
         arrived = mark
         if not mark.is_resolved:
             if counts is None or counts(journal):
-                arrived = replace(mark, last_commit=max(mark.last_commit, reached(journal, mark.producer)))
+                arrived = mark._replace(last_commit=max(mark.last_commit, reached(journal, mark.producer)))
             elif mark.last_commit or mark.offset:
-                arrived = replace(mark, hinted_commit=0)
+                arrived = mark._replace(hinted_commit=0)
             else:
                 continue
         found.append((journal, arrived))

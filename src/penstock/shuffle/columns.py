@@ -70,8 +70,13 @@ class Lines:
             self.text,
             self.starts[chosen],
             self.ends[chosen],
-            {n: self.unfit[old] for n, old in enumerate(chosen.tolist()) if old in self.unfit},
+            {n: self.unfit[old] for n, old in enumerate(chosen.tolist()) if old in self.unfit}
+            if self.unfit
+            else {},
         )
+
+    def _unfit_of(self, chosen: Array) -> dict[int, str]:
+        return {n: self.unfit[old] for n, old in enumerate(chosen.tolist()) if old in self.unfit}
 
     def line(self, number: int) -> bytes:
         return self.text[self.starts[number] : self.ends[number]]

@@ -7,9 +7,9 @@ of up to 64 bits, so what reads them must not take them for floating-point numbe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from penstock.journals.uuids import producer_text
 from penstock.shuffle.parsing import bad, integer, listed, text, versioned
@@ -24,8 +24,7 @@ Chunk: TypeAlias = list[Any]
 first ``keep`` characters of the name before it in the chunk, and ``suffix``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """Where a producer stands in a journal. Clock 0 is none.
 
     ``hinted_commit`` is the largest clock of an ack that is known from elsewhere to be in the journal.
@@ -87,7 +86,8 @@ def reduce(left: Frontier, right: Frontier) -> Frontier:
     merged = dict(left.journals)
     for journal, marks in right.journals.items():
         merged[journal] = _merged(merged[journal], marks) if journal in merged else marks
-    return Frontier(merged)
+    grew = len(merged) > len(left.journals)
+    return _ordered({name: merged[name] for name in sorted(merged)} if grew else merged)
 
 
 def resolve_hints(checkpoint: Frontier, progress: Frontier) -> Frontier:
@@ -101,12 +101,17 @@ def resolve_hints(checkpoint: Frontier, progress: Frontier) -> Frontier:
         if journal in progress.journals and not all(mark.is_resolved for mark in marks):
             reached = {mark.producer: mark.last_commit for mark in progress.journals[journal]}
             found[journal] = tuple(_resolved(mark, reached.get(mark.producer, 0)) for mark in marks)
-    return Frontier(found)
+    return _ordered(found)
 
 
 def project_unresolved_hints(frontier: Frontier) -> Frontier:
     """The marks whose hint is beyond their commit: what a recovery has to wait for."""
-    return Frontier.of((journal, mark) for journal, mark in frontier if not mark.is_resolved)
+    found = {}
+    for journal, marks in frontier.journals.items():
+        kept = tuple([mark for mark in marks if mark.hinted_commit > mark.last_commit])
+        if kept:
+            found[journal] = kept
+    return _ordered(found)
 
 
 def unresolved(frontier: Frontier) -> Iterator[tuple[str, int, int]]:
@@ -156,6 +161,13 @@ def gather(chunks: Iterable[Chunk]) -> Frontier:
     return _strictly(found)
 
 
+def _ordered(journals: dict[str, tuple[Mark, ...]]) -> Frontier:
+    """The frontier of journals and marks that are in order already: most of them are made from others."""
+    frontier = object.__new__(Frontier)
+    object.__setattr__(frontier, "journals", journals)
+    return frontier
+
+
 def _sorted(journal: str, marks: Iterable[Mark]) -> tuple[Mark, ...]:
     found = tuple(marks)
     producers = [mark.producer for mark in found]
@@ -199,11 +211,11 @@ def _shared(one: str, other: str) -> int:
 def _resolved(mark: Mark, reached: int) -> Mark:
     if mark.is_resolved or reached < mark.hinted_commit:
         return mark
-    return replace(mark, last_commit=mark.hinted_commit)
+    return mark._replace(last_commit=mark.hinted_commit)
 
 
 def _fields(mark: Mark) -> list[int]:
-    return [mark.producer, mark.last_commit, mark.hinted_commit, mark.offset]
+    return list(mark)
 
 
 def _marks(found: Any) -> tuple[Mark, ...]:
@@ -211,6 +223,15 @@ def _marks(found: Any) -> tuple[Mark, ...]:
 
 
 def _mark(producer: Any, last_commit: Any, hinted_commit: Any, offset: Any) -> Mark:
+    if (
+        type(producer) is type(last_commit) is type(hinted_commit) is type(offset) is int
+        and 0 <= producer <= LARGEST_PRODUCER
+        and 0 <= last_commit <= LARGEST_CLOCK
+        and 0 <= hinted_commit <= LARGEST_CLOCK
+        and -LARGEST_OFFSET <= offset <= LARGEST_OFFSET
+    ):
+        return Mark(producer, last_commit, hinted_commit, offset)
+    # One of these says what is wrong; asking each of them takes four times as long.
     return Mark(
         integer(producer, "a producer", LARGEST_PRODUCER),
         integer(last_commit, "a last commit", LARGEST_CLOCK),
@@ -231,4 +252,4 @@ def _strictly(found: list[tuple[str, tuple[Mark, ...]]]) -> Frontier:
             if mark.producer >= after.producer:
                 one, next_ = producer_text(mark.producer), producer_text(after.producer)
                 raise bad(f"in journal {journal[:100]!r}, producer {next_} comes after {one}")
-    return Frontier(dict(found))
+    return _ordered(dict(found))

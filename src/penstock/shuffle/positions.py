@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from penstock.shuffle.frontier import LARGEST_CLOCK, LARGEST_OFFSET, Mark
 from penstock.shuffle.parsing import bad, integer, listed, versioned
@@ -16,11 +16,10 @@ _VERSION = 1
 _PRODUCER = re.compile(r"[0-9a-f]{12}")
 
 
-@dataclass(frozen=True, slots=True)
-class Track:
+class Track(NamedTuple):
     """Of one producer: its sequence, and the end of the last line that was read of it."""
 
-    sequence: Sequence = field(default_factory=Sequence)
+    sequence: Sequence = Sequence()
     end: int = 0
 
     def mark(self, producer: int) -> Mark:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import CorruptFile
+from penstock.shuffle.checkpoints import Clocks
 from penstock.shuffle.merging import Load, merged
 from penstock.shuffle.runs import Commits, Run, RunFile, commits_by_group, without_hidden
 from penstock.shuffle.session import Promotion
@@ -27,9 +28,18 @@ class Show:
     ahead: Commits | None
 
     @classmethod
-    def of(cls, promotion: Promotion) -> Self:
-        ahead = None if promotion.ahead is None else commits_by_group(promotion.ahead)
-        return cls(promotion.file, commits_by_group(promotion.skip), ahead)
+    def each(cls, promotions: Iterable[Promotion]) -> Iterator[Self]:
+        # Those of one checkpoint have the same clocks.
+        known: dict[int, Commits] = {}
+
+        def commits(clocks: Clocks) -> Commits:
+            if id(clocks) not in known:
+                known[id(clocks)] = commits_by_group(clocks)
+            return known[id(clocks)]
+
+        for promotion in promotions:
+            ahead = None if promotion.ahead is None else commits(promotion.ahead)
+            yield cls(promotion.file, commits(promotion.skip), ahead)
 
     def shown(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of a run that become visible."""

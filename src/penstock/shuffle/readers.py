@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import resource
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
@@ -20,11 +21,23 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_OPEN = 64
 _FEW = 4
+_HEAVY = 16
 
 
-SHELF: Host[JournalReader] = Host(_OPEN)
+def _most() -> int:
+    """How many files may be open: a part of what the system allows."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 1024 if allowed == resource.RLIM_INFINITY else max(64, min(1024, allowed // 4))
+
+
+def _weight(reader: JournalReader) -> int:
+    """A decompressor counts for several files: it has megabytes of its own."""
+    return _HEAVY if reader.is_heavy else 1
+
+
+_OPEN = _most()
+SHELF: Host[JournalReader] = Host(_OPEN, weigh=_weight)
 """Readers that stay open in this process from one epoch to the next, by where they stand.
 
 One that began anew in the middle of a compressed fragment would have to uncompress all that comes before.
@@ -36,7 +49,8 @@ class Readers:
 
     def __init__(self, sources: Mapping[str, JournalSource]) -> None:
         self._sources = sources
-        self._open: OrderedDict[PartName, tuple[int, JournalReader]] = OrderedDict()
+        self._open: OrderedDict[PartName, tuple[int, JournalReader, int]] = OrderedDict()
+        self._weight = 0
         self._surveys: dict[str, Survey | None] = {}
         self.unfinished: dict[PartName, int] = {}
         """Where lines begin whose ends are not there yet."""
@@ -54,13 +68,14 @@ class Readers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for read, (offset, reader) in self._open.items():
+        for read, (offset, reader, _) in self._open.items():
             reader.survey = None
             if error is None:
                 SHELF.keep(self._key(read), offset, reader)
             else:
                 reader.close()
         self._open.clear()
+        self._weight = 0
 
     def next(self, read: PartName, offset: int, size: int) -> tuple[Chunk | None, int]:
         """Lines from ``offset`` on, None if there are none; and how many bytes before them are lost.
@@ -83,6 +98,14 @@ class Readers:
             else:
                 self._keep(read, chunk.end)
             return chunk, lost
+
+    def put_back(self, read: PartName, data: bytes) -> None:
+        """Take back the end of what was read last."""
+        known = self._open.get(read)
+        if known is not None:
+            offset, reader, weight = known
+            reader.put_back(data)
+            self._open[read] = offset - len(data), reader, weight
 
     def again(self, read: PartName, begin: int, end: int, size: int) -> Iterator[Piece]:
         """The lines from ``begin`` to ``end`` once more, and maybe a few after them.
@@ -125,18 +148,21 @@ class Readers:
         if reader is None:
             reader = self._sources[read.source].journals.reader(read.part, offset)
         reader.survey = self._surveys.get(read.source)
-        self._open[read] = offset, reader
+        self._open[read] = offset, reader, 0
         return reader
 
     def _key(self, read: PartName) -> Key:
         return "journals", self._sources[read.source].journals.root, read.part
 
     def _keep(self, read: PartName, offset: int) -> None:
-        self._open[read] = offset, self._open.pop(read)[1]
-        while len(self._open) > _OPEN:
+        _, reader, weight = self._open.pop(read)
+        self._weight += _weight(reader) - weight
+        self._open[read] = offset, reader, _weight(reader)
+        while self._weight > _OPEN and len(self._open) > 1:
             self._close(next(iter(self._open)))
 
     def _close(self, read: PartName) -> None:
         known = self._open.pop(read, None)
         if known is not None:
+            self._weight -= known[2]
             known[1].close()

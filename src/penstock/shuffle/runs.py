@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Hashable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
@@ -161,6 +162,7 @@ class _Open:
     rows: int = 0
 
 
+@lru_cache(maxsize=1 << 15)
 def group_id(journal: str, producer: int) -> int:
     """A number that stands for a producer in a journal, the same everywhere."""
     digest = hashlib.blake2b(f"{producer:012x}/{journal}".encode(), digest_size=8).digest()

@@ -6,16 +6,14 @@ for ever. What comes with a clock that was passed already is a repetition.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Self
+from typing import NamedTuple, Self
 
 from penstock.errors import SourceFailed
 from penstock.journals.uuids import Flag, producer_text
 
 
-@dataclass(frozen=True, slots=True)
-class Sequence:
+class Sequence(NamedTuple):
     """Where a producer stands in a journal. Clock 0 is none.
 
     ``begin`` is the offset of the first document of the open transaction, -1 if none is open. A reader that

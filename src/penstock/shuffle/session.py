@@ -155,17 +155,21 @@ def advance(
     return Session(epoch, pipelines, left, tuple(sorted(spent))), tuple(promotions)
 
 
-def reached(session: Session, commits: Callable[[str, int], int]) -> Frontier:
+def reached(session: Session, commits: Callable[[str, int], int], told: Frontier | None = None) -> Frontier:
     """Marks of producers that were hinted at and have reached the hint, where that was not told.
 
     Their journal may have been read long before the hint was. ``commits`` is the last commit of a producer
-    in a journal, 0 where this member does not read it.
+    in a journal, 0 where this member does not read it. It need not be asked for what is ``told`` anyway.
     """
-    found = {
-        (journal, producer): commit
-        for journal, producer, clock in unresolved(session.awaited)
-        if (commit := commits(journal, producer)) >= clock
-    }
+    known = {} if told is None else told.journals
+    found = {}
+    for journal, producer, clock in unresolved(session.awaited):
+        marks = (mark for mark in known.get(journal, ()) if mark.producer == producer)
+        if next(marks, Mark(producer)).last_commit >= clock:
+            continue
+        commit = commits(journal, producer)
+        if commit >= clock:
+            found[journal, producer] = commit
     return Frontier.of((journal, Mark(producer, commit)) for (journal, producer), commit in found.items())
 
 

@@ -10,7 +10,6 @@ until all of the transaction is.
 from __future__ import annotations
 
 import heapq
-import json
 import logging
 import time
 from collections.abc import Hashable, Iterator, Mapping
@@ -21,16 +20,15 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from penstock.errors import BadInput, PenstockError
-from penstock.journals.documents import decode_hints
 from penstock.journals.uuids import SECOND, Flag, clock_time
 from penstock.shuffle import vector
 from penstock.shuffle.columns import Lines, Piece
-from penstock.shuffle.frontier import LARGEST_CLOCK, Frontier, Mark, farther
+from penstock.shuffle.frontier import LARGEST_CLOCK, LARGEST_OFFSET, Frontier, Mark, farther
+from penstock.shuffle.groups import Groups, ack_of, hints_of, joined, open_from, size_of
 from penstock.shuffle.positions import Held, Position, Track
 from penstock.shuffle.readers import Readers
 from penstock.shuffle.rows import RowMaker
-from penstock.shuffle.runs import RunFile, RunWriter, Settled, group_id
-from penstock.shuffle.sequencing import Sequence
+from penstock.shuffle.runs import RunFile, RunWriter, Settled
 from penstock.sources.journals import JournalSource
 from penstock.sources.parts import PartName
 
@@ -40,8 +38,10 @@ _log = logging.getLogger(__name__)
 
 BLOCK = 16 << 20
 """So many bytes are parsed, sequenced and sorted at once."""
-_PIECE = 1 << 20
+_PIECE = 32 << 10
+"""So many bytes are read of a journal at a time at the least: little, so that all stay side by side."""
 _PIECES = 4096
+_TAIL = 4
 _FAR = 86_400 * SECOND
 
 
@@ -77,6 +77,7 @@ class Slice:
         self._again_left = max(limits.bytes, BLOCK)
         self._deadline = 0.0
         self._marks: dict[tuple[str, int], Mark] = {}
+        self._hints: dict[str, dict[tuple[str, int], int]] = {}
         self.bytes = 0
         self.rows = 0
         self.complete = True
@@ -105,7 +106,11 @@ class Slice:
     @property
     def progress(self) -> Frontier:
         """The marks of producers that moved, and of those that acks hint at."""
-        return Frontier.of((journal, mark) for (journal, _), mark in self._marks.items())
+        marks = dict(self._marks)
+        for journal, mark in self._hinted():
+            key = journal, mark.producer
+            marks[key] = farther(marks[key], mark) if key in marks else mark
+        return Frontier.of((journal, mark) for (journal, _), mark in marks.items())
 
     def read(self, positions: Mapping[PartName, Position]) -> None:
         """Read the journals on, until they have nothing more or a limit is reached."""
@@ -166,6 +171,7 @@ class Slice:
         """Sequence what was read; how many bytes of it do not have to wait."""
         lines = self._makers[source].parser.parse(pieces)
         lines, ends = self._in_time(source, lines, pieces)
+        lines = self._without_tails(source, lines, pieces, ends)
         groups, decision = self._decided(source, lines)
         left_out: list[str] = []
         if postponed := self._postponed(lines, groups, decision.replays):
@@ -186,8 +192,8 @@ class Slice:
         self._note_hints(source, lines, groups)
         return sum(ends[piece.journal] - piece.begin for piece in pieces)
 
-    def _decided(self, source: str, lines: Lines) -> tuple[_Groups, vector.Decision]:
-        groups = _Groups.of(source, lines, self._positions)
+    def _decided(self, source: str, lines: Lines) -> tuple[Groups, vector.Decision]:
+        groups = Groups.of(source, lines, self._positions)
         stamps = lines.stamps
         documents = vector.Documents(groups.group, stamps.flag, stamps.clock, lines.offset)
         drops = self._sources[source].on_disorder == "skip"
@@ -207,6 +213,24 @@ class Slice:
         if not len(early):
             return lines, ends
         return self._stop_at(source, lines, early, ends), ends
+
+    def _without_tails(self, source: str, lines: Lines, pieces: list[Piece], ends: dict[str, int]) -> Lines:
+        """The lines without the ends of pieces from where on a transaction is open, if these are short.
+
+        They are put back, and read together with what follows, instead of again when the ack is found.
+        """
+        limits = open_from(lines)
+        is_cut = False
+        for number, piece in enumerate(pieces):
+            read = PartName(source, piece.journal)
+            size = piece.begin + len(piece.data) - int(limits[number])
+            if 0 < size <= len(piece.data) // _TAIL and read not in self._stopped:
+                self._readers.put_back(read, piece.data[-size:])
+                ends[piece.journal] -= size
+                is_cut = True
+            else:
+                limits[number] = LARGEST_OFFSET
+        return lines.select(np.flatnonzero(lines.offset < limits[lines.journal])) if is_cut else lines
 
     def _stop_at(self, source: str, lines: Lines, places: Array, ends: dict[str, int]) -> Lines:
         """The lines of each journal before the first of these places in it, which must be in order.
@@ -253,7 +277,7 @@ class Slice:
     # transactions that earlier calls have read the begin of
 
     def _postponed(
-        self, lines: Lines, groups: _Groups, replays: list[vector.Replay]
+        self, lines: Lines, groups: Groups, replays: list[vector.Replay]
     ) -> dict[PartName, tuple[int, vector.Replay]]:
         """The acks that must wait, one for each journal, because too much must be read again for them.
 
@@ -264,12 +288,14 @@ class Slice:
             return {}
         postponed: dict[PartName, tuple[int, vector.Replay]] = {}
         spans: dict[PartName, tuple[int, int]] = {}
-        for place, replay in sorted(((_ack(lines, groups, each), each) for each in replays), key=_first):
+        for place, replay in sorted(
+            ((ack_of(lines, groups, each), each) for each in replays), key=lambda pair: pair[0]
+        ):
             read = groups.reads[replay.group]
             if read in postponed:
                 continue
-            span = _joined(spans.get(read), self._rest(groups, replay))
-            more = _size(span) - _size(spans.get(read))
+            span = joined(spans.get(read), self._rest(groups, replay))
+            more = size_of(span) - size_of(spans.get(read))
             if more > left:
                 postponed[read] = place, replay
             else:
@@ -277,7 +303,7 @@ class Slice:
                 spans[read] = span
         return postponed
 
-    def _replay_some(self, source: str, groups: _Groups, postponed: list[vector.Replay]) -> list[str]:
+    def _replay_some(self, source: str, groups: Groups, postponed: list[vector.Replay]) -> list[str]:
         """Hand on as much of these as this call still may, so that later ones have less to do."""
         out: list[str] = []
         for replay in (self._rest(groups, each) for each in postponed if self._again_left > 0):
@@ -294,12 +320,12 @@ class Slice:
             self._held[read, producer] = Held(at, going[replay.group].after, files)
         return out
 
-    def _rest(self, groups: _Groups, replay: vector.Replay) -> vector.Replay:
+    def _rest(self, groups: Groups, replay: vector.Replay) -> vector.Replay:
         """What calls before have left to do."""
         held = self._positions[groups.reads[replay.group]].held.get(groups.producers[replay.group])
         return replay if held is None else replace(replay, begin=held.at, after=held.after)
 
-    def _replay(self, source: str, groups: _Groups, replays: list[vector.Replay]) -> list[str]:
+    def _replay(self, source: str, groups: Groups, replays: list[vector.Replay]) -> list[str]:
         """Read transactions again from their begin, and hand on what was read of them before this call."""
         out: list[str] = []
         pieces: list[Piece] = []
@@ -307,8 +333,8 @@ class Slice:
         left = {replay.group: self._rest(groups, replay) for replay in replays}
         for replay in left.values():
             read = groups.reads[replay.group]
-            spans[read] = _joined(spans.get(read), replay)
-        self._again_left -= sum(map(_size, spans.values()))
+            spans[read] = joined(spans.get(read), replay)
+        self._again_left -= sum(map(size_of, spans.values()))
         for replay in replays:
             held = self._positions[groups.reads[replay.group]].held.get(groups.producers[replay.group])
             files = () if held is None else held.files
@@ -337,7 +363,7 @@ class Slice:
     def _hand_on_again(
         self,
         source: str,
-        groups: _Groups,
+        groups: Groups,
         replays: dict[int, vector.Replay],
         pieces: list[Piece],
         hold: Hashable = None,
@@ -373,19 +399,19 @@ class Slice:
         self,
         source: str,
         lines: Lines,
-        groups: _Groups,
+        groups: Groups,
         decision: vector.Decision,
         ends: Mapping[str, int],
         left_out: list[str],
     ) -> None:
         last = np.zeros(len(groups.before), np.int64)
         last[groups.group] = lines.end
-        moved: dict[PartName, dict[int, Track]] = {}
-        for number, sequence in enumerate(decision.after):
-            read, producer = groups.reads[number], groups.producers[number]
-            track = Track(sequence, int(last[number]))
-            moved.setdefault(read, {})[producer] = track
-            if sequence != groups.before[number]:
+        moved: dict[str, dict[int, Track]] = {}
+        columns = (groups.reads, groups.producers, groups.before, decision.after, last.tolist())
+        for read, producer, known, sequence, end in zip(*columns, strict=True):
+            track = Track(sequence, end)
+            moved.setdefault(read.part, {})[producer] = track
+            if sequence != known:
                 self._mark(str(read), track.mark(producer))
         for journal, end in ends.items():
             read = PartName(source, journal)
@@ -393,93 +419,38 @@ class Slice:
             self._positions[read] = replace(
                 before,
                 offset=end,
-                producers={**before.producers, **moved.get(read, {})},
-                held=_still_held(before, moved.get(read, {})),
+                producers={**before.producers, **moved.get(journal, {})},
+                held=_still_held(before, moved.get(journal, {})),
                 left_out=before.left_out + left_out.count(journal),
             )
 
-    def _note_hints(self, source: str, lines: Lines, groups: _Groups) -> None:
-        """The hints of acks that commit something, for all sources of the cohort that read the journal.
-
-        A hint names a journal below the same root.
-        """
+    def _note_hints(self, source: str, lines: Lines, groups: Groups) -> None:
+        """The hints of acks that commit something. A hint names a journal below the same root."""
         known = np.array([each.last_commit for each in groups.before], np.uint64)
         is_new = (lines.stamps.flag == Flag.ACK) & (lines.stamps.clock > known[groups.group])
-        found: dict[tuple[str, int], int] = {}
+        found = self._hints.setdefault(source, {})
         for number in np.flatnonzero(is_new).tolist():
-            line = lines.line(number)
-            if b'"hints"' not in line:
-                continue
             try:
-                hints = decode_hints(json.loads(line).get("hints", []))
+                for key, clock in hints_of(lines.line(number)):
+                    if clock > found.get(key, 0):
+                        found[key] = clock
             except PenstockError as error:
                 raise type(error)(f"{lines.where(number)}: {error.what}", hint=error.hint) from error
-            for hint in hints:
-                key = hint.journal, hint.producer
-                found[key] = max(hint.clock, found.get(key, 0))
-        own = self._sources[source]
-        others = [
-            (name, other)
-            for name, other in self._sources.items()
-            if other.cohort == own.cohort and other.journals == own.journals
-        ]
-        for (journal, producer), clock in found.items():
-            for name, other in others:
-                if other.matches(journal):
-                    self._mark(f"{name}/{journal}", Mark(producer, 0, clock, 0))
+
+    def _hinted(self) -> Iterator[tuple[str, Mark]]:
+        """What acks hint at, for all sources of their cohort that read the journal."""
+        for source, found in self._hints.items():
+            own = self._sources[source]
+            for name, other in self._sources.items():
+                if other.cohort == own.cohort and other.journals == own.journals:
+                    for (journal, producer), clock in found.items():
+                        if other.matches(journal):
+                            yield f"{name}/{journal}", Mark(producer, 0, clock, 0)
 
     def _mark(self, journal: str, mark: Mark) -> None:
         key = journal, mark.producer
         before = self._marks.get(key)
         self._marks[key] = mark if before is None else farther(before, mark)
-
-
-@dataclass(frozen=True, slots=True)
-class _Groups:
-    """The producers by journal of some documents, numbered."""
-
-    group: Array
-    reads: tuple[PartName, ...]
-    producers: tuple[int, ...]
-    before: tuple[Sequence, ...]
-    ids: Array
-
-    @classmethod
-    def of(cls, source: str, lines: Lines, positions: Mapping[PartName, Position]) -> _Groups:
-        keys = (lines.journal.astype(np.uint64) << np.uint64(48)) | lines.stamps.producer
-        unique, group = np.unique(keys, return_inverse=True)
-        reads = tuple(PartName(source, lines.journals[key >> 48]) for key in unique.tolist())
-        producers = tuple(key & ((1 << 48) - 1) for key in unique.tolist())
-        before = tuple(
-            positions[read].producers.get(producer, Track()).sequence
-            for read, producer in zip(reads, producers, strict=True)
-        )
-        ids = [group_id(str(read), producer) for read, producer in zip(reads, producers, strict=True)]
-        return cls(group, reads, producers, before, np.array(ids, np.uint64))
-
-    def name(self, number: int) -> tuple[str, int]:
-        return self.reads[number].part, self.producers[number]
-
-
-def _ack(lines: Lines, groups: _Groups, replay: vector.Replay) -> int:
-    """The number of the line with the ack that commits a transaction."""
-    is_ack = (lines.stamps.flag == Flag.ACK) & (lines.stamps.clock == np.uint64(replay.upto))
-    return int(np.flatnonzero(is_ack & (groups.group == replay.group))[0])
-
-
-def _first(pair: tuple[int, vector.Replay]) -> int:
-    return pair[0]
-
-
-def _joined(span: tuple[int, int] | None, replay: vector.Replay) -> tuple[int, int]:
-    """What must be read again of a journal, for this transaction too."""
-    return (
-        (replay.begin, replay.end) if span is None else (min(span[0], replay.begin), max(span[1], replay.end))
-    )
-
-
-def _size(span: tuple[int, int] | None) -> int:
-    return 0 if span is None else span[1] - span[0]
 
 
 def _still_held(before: Position, moved: Mapping[int, Track]) -> Mapping[int, Held]:

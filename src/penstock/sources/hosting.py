@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -41,17 +42,22 @@ class _Kept(Generic[T]):
     part: T
     state: State
     since: float
+    weight: int
 
 
 class Host(Generic[T]):
     """The suspended parts of one process, which one thread uses.
 
-    The oldest go first when there are too many.
+    The oldest go first when there are too many. ``weigh`` says for how many a part counts.
     """
 
-    def __init__(self, most: int = LEAST, idle: float = _IDLE) -> None:
+    def __init__(
+        self, most: int = LEAST, idle: float = _IDLE, weigh: Callable[[T], int] | None = None
+    ) -> None:
         self._most = most
         self._idle = idle
+        self._weigh = weigh or (lambda _: 1)
+        self._weight = 0
         self._kept: OrderedDict[Key, _Kept[T]] = OrderedDict()
 
     def make_room(self, share: int) -> None:
@@ -67,6 +73,7 @@ class Host(Generic[T]):
         kept = self._kept.pop(key, None)
         if kept is None:
             return None
+        self._weight -= kept.weight
         if kept.state == state:
             return kept.part
         close(kept.part, key)
@@ -74,10 +81,10 @@ class Host(Generic[T]):
 
     def keep(self, key: Key, state: State, part: T) -> None:
         """Keep a part that was just suspended."""
-        if (before := self._kept.pop(key, None)) is not None:
-            close(before.part, key)
-        self._kept[key] = _Kept(part, state, time.monotonic())
-        while len(self._kept) > self._most:
+        self.take(key, None)
+        self._kept[key] = _Kept(part, state, time.monotonic(), self._weigh(part))
+        self._weight += self._kept[key].weight
+        while self._weight > self._most:
             self._drop_oldest()
 
     def sweep(self) -> None:
@@ -88,6 +95,7 @@ class Host(Generic[T]):
 
     def _drop_oldest(self) -> None:
         key, kept = self._kept.popitem(last=False)
+        self._weight -= kept.weight
         close(kept.part, key)
 
 

@@ -32,6 +32,7 @@ from penstock.streams.resting import Resting
 _log = logging.getLogger(__name__)
 
 _NAMED = 5
+_REMEMBERED = 4
 _FILES = 2000
 _SHOWN_PER_SECOND = 8 << 20
 """What a queue is filled with at the least, on a slow machine."""
@@ -75,6 +76,7 @@ class Shuffle:
         self._held: tuple[RunFile, ...] = ()
         self._unfinished: dict[PartName, tuple[int, float]] = {}
         self._known: Pointer | None = None
+        self._written: dict[Pointer, Session | Report] = {}
         self._epoch = 0
 
     def __bool__(self) -> bool:
@@ -118,7 +120,7 @@ class Shuffle:
         """Take over what ``epoch`` committed."""
         if not self._sources:
             return
-        before, known, reports = read_session(self._storage, list(standings))
+        before, known, reports = read_session(self._storage, list(standings), self._written)
         self._check_cohorts(before)
         self._session, self._promotions = sessions.advance(
             before, reports, epoch, self._clock(), self._cohort_of
@@ -190,8 +192,14 @@ class Shuffle:
             for queue in range(max(source.queues, self._queues(name)))
             if owns(name, f"queue {queue}")
         )
-        shows = tuple(map(Show.of, self._promotions))
+        shows = tuple(Show.each(self._promotions))
         return ShuffleWork(epoch, prefix, reads, shows, queues, self._ticker.tick())
+
+    def wrote(self, pointer: Pointer, what: Session | Report) -> None:
+        """Remember what is in a file of this instance: most often it is what is read next."""
+        self._written[pointer] = what
+        while len(self._written) > _REMEMBERED:
+            del self._written[next(iter(self._written))]
 
     def heard(
         self,
@@ -224,7 +232,7 @@ class Shuffle:
             standing = position_of(str(name), known.state).producers.get(producer)
             return 0 if standing is None else standing.sequence.last_commit
 
-        told = reduce(progress, sessions.reached(self._session, commits))
+        told = reduce(progress, sessions.reached(self._session, commits, progress))
         kept = (file for name, at in parts.items() if self.is_journal(name) for file in held(name, at))
         return Report(epoch, told, files, tuple(kept))
 
@@ -266,13 +274,26 @@ def journal_sources(sources: Mapping[str, SourceSpec]) -> dict[str, JournalSourc
 
 
 def read_session(
-    storage: Storage, standings: Sequence[Standing]
+    storage: Storage, standings: Sequence[Standing], known: Mapping[Pointer, Session | Report] | None = None
 ) -> tuple[Session, Pointer | None, list[Report]]:
-    """What an epoch committed of the shuffle: where it stood before, which file says so, and all reports."""
-    found: list[tuple[Session, Pointer | None]] = [
-        (Session.from_json(s.session.read(storage)["session"]), s.session) for s in standings if s.session
-    ]
-    reports = [Report.from_json(s.report.read(storage)["report"]) for s in standings if s.report]
+    """What an epoch committed of the shuffle: where it stood before, which file says so, and all reports.
+
+    ``known`` is what need not be read.
+    """
+    known = known or {}
+    found: list[tuple[Session, Pointer | None]] = []
+    reports = []
+    for standing in standings:
+        if standing.session is not None:
+            session = known.get(standing.session)
+            if not isinstance(session, Session):
+                session = Session.from_json(standing.session.read(storage)["session"])
+            found.append((session, standing.session))
+        if standing.report is not None:
+            report = known.get(standing.report)
+            if not isinstance(report, Report):
+                report = Report.from_json(standing.report.read(storage)["report"])
+            reports.append(report)
     session, pointer = max(found, key=lambda pair: pair[0].taken, default=(Session(), None))
     return session, pointer, reports
 

@@ -262,13 +262,21 @@ class StreamWorker(Participant):
         """What slices of this instance did."""
         if not self._shuffle:
             return None
-        return self._books.report(epoch, self._shuffle.report(epoch, polled.progress, polled.runs, parts))
+        report = self._shuffle.report(epoch, polled.progress, polled.runs, parts)
+        pointer = self._books.report(epoch, report)
+        if pointer is not None:
+            self._shuffle.wrote(pointer, report)
+        return pointer
 
     def _write_session(self, epoch: int) -> Pointer | None:
         """Where the shuffle stands, if this instance is the one to write it down."""
         if not self._shuffle or part_owner(self._seats, "", "session") != self._member:
             return None
-        return self._shuffle.known or self._books.session(epoch, self._shuffle.session)
+        if self._shuffle.known is not None:
+            return self._shuffle.known
+        pointer = self._books.session(epoch, self._shuffle.session)
+        self._shuffle.wrote(pointer, self._shuffle.session)
+        return pointer
 
     def _discard(self, epoch: int) -> None:
         self._books.discard(epoch, self._holding.standing.pointers)
