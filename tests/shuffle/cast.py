@@ -81,7 +81,7 @@ class Cast:
             track = positions.get(PartName(source, name), Position()).producers.get(producer)
             return 0 if track is None else track.sequence.last_commit
 
-        told = reduce(slice_.progress, reached(session, commits))
+        told = reduce(slice_.progress, reached(session.awaited, commits))
         files: tuple[RunFile, ...] = slice_.files
         return Report(epoch, told, files), slice_.positions
 

@@ -130,9 +130,9 @@ def test_a_hint_that_was_reached_long_before_is_told_by_whoever_reads_the_journa
     session, _ = told(Session(), 1, report(1, s_b=Mark(P, 50, 0, -9)))
     session, shown = told(session, 2, report(2, file("f", 2), s_a=Mark(P, 10), s_b=Mark(P, 0, 11)))
     assert shown == ()
-    assert reached(session, lambda journal, producer: 0) == Frontier()
-    assert reached(session, lambda journal, producer: 10) == Frontier()
-    known = reached(session, lambda journal, producer: 50)
+    assert reached(session.awaited, lambda journal, producer: 0) == Frontier()
+    assert reached(session.awaited, lambda journal, producer: 10) == Frontier()
+    known = reached(session.awaited, lambda journal, producer: 50)
     assert known == Frontier({"s/b": (Mark(P, 50),)})
     _, shown = told(session, 3, Report(3, known))
     assert paths(shown) == ["f"]

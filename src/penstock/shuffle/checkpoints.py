@@ -122,7 +122,7 @@ def advance(
     epoch: int,
     now: float,
     *,
-    reached: Callable[[str, int], int],
+    reached: Callable[[str, int], int] | None = None,
     counts: Callable[[str], bool] | None = None,
 ) -> tuple[Pipeline, Ready | None]:
     """The pipeline after the progress of all members in ``epoch``, and the checkpoint that is ready by it.
@@ -133,7 +133,8 @@ def advance(
 
     ``reached`` is the last commit of a producer in a journal, as of the end of this epoch or of the one
     before: it is asked for hints only, once for each, since what they hint at may have been consumed long
-    ago. Hints at journals that do not count are dropped.
+    ago. Without it, whoever reads the journal tells of it in a later epoch. Hints at journals that do not
+    count are dropped.
 
     If all that was read is resolved, it becomes ready as one, in the step in which it was read. Otherwise the
     checkpoint that waits may become ready, alone; then what has progressed since waits in its place, and
@@ -172,15 +173,18 @@ def stalled(pipeline: Pipeline, now: float, after: float) -> list[tuple[str, int
 
 
 def _arrived(
-    progress: Frontier, reached: Callable[[str, int], int], counts: Callable[[str], bool] | None
+    progress: Frontier, reached: Callable[[str, int], int] | None, counts: Callable[[str], bool] | None
 ) -> Frontier:
     """The progress without hints that do not count; the others know what their producer has reached."""
+    if reached is None and counts is None:
+        return progress
     found = []
     for journal, mark in progress:
         arrived = mark
         if not mark.is_resolved:
             if counts is None or counts(journal):
-                arrived = mark._replace(last_commit=max(mark.last_commit, reached(journal, mark.producer)))
+                known = 0 if reached is None else reached(journal, mark.producer)
+                arrived = mark._replace(last_commit=max(mark.last_commit, known))
             elif mark.last_commit or mark.offset:
                 arrived = mark._replace(hinted_commit=0)
             else:

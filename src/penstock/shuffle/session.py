@@ -146,7 +146,7 @@ def advance(
     for name in names:
         before = session.pipelines.get(name, Pipeline())
         pipelines[name], ready = checkpoints.advance(
-            before, progress.get(name, Frontier()), max(epoch, 1), now, reached=_unknown
+            before, progress.get(name, Frontier()), max(epoch, 1), now
         )
         if ready is not None:
             promotions += _promoted(ready, [file for file in waiting if cohort_of(file.source) == name])
@@ -155,7 +155,7 @@ def advance(
     return Session(epoch, pipelines, left, tuple(sorted(spent))), tuple(promotions)
 
 
-def reached(session: Session, commits: Callable[[str, int], int], told: Frontier | None = None) -> Frontier:
+def reached(awaited: Frontier, commits: Callable[[str, int], int], told: Frontier | None = None) -> Frontier:
     """Marks of producers that were hinted at and have reached the hint, where that was not told.
 
     Their journal may have been read long before the hint was. ``commits`` is the last commit of a producer
@@ -163,7 +163,7 @@ def reached(session: Session, commits: Callable[[str, int], int], told: Frontier
     """
     known = {} if told is None else told.journals
     found = {}
-    for journal, producer, clock in unresolved(session.awaited):
+    for journal, producer, clock in unresolved(awaited):
         marks = (mark for mark in known.get(journal, ()) if mark.producer == producer)
         if next(marks, Mark(producer)).last_commit >= clock:
             continue
@@ -171,12 +171,6 @@ def reached(session: Session, commits: Callable[[str, int], int], told: Frontier
         if commit >= clock:
             found[journal, producer] = commit
     return Frontier.of((journal, Mark(producer, commit)) for (journal, producer), commit in found.items())
-
-
-def _unknown(journal: str, producer: int) -> int:
-    """What a hint's producer has reached is told by whoever reads the journal: see `reached`."""
-    del journal, producer
-    return 0
 
 
 def _promoted(ready: Ready, files: Sequence[RunFile]) -> Iterator[Promotion]:

@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 BLOCK = 16 << 20
 """So many bytes are parsed, sequenced and sorted at once."""
-_PIECE = 32 << 10
+_PIECE = 64 << 10
 """So many bytes are read of a journal at a time at the least: little, so that all stay side by side."""
 _PIECES = 4096
 _TAIL = 4

@@ -414,11 +414,10 @@ def _asking(name: PartName, method: str) -> Iterator[None]:
 def _answer(
     states: Mapping[PartName, PartState], intake: Intake | None = None, sliced: Sliced | None = None
 ) -> pa.RecordBatch:
-    """What a task hands back: a row for each state, each file, each count of late rows and of all."""
-    rows: list[dict[str, Any]] = [
-        {"kind": "state", "source": n.source, "part": n.part, "state": s.state, "finished": s.finished}
-        for n, s in states.items()
-    ]
+    """What a task hands back: a row with all states, one for each file, and for each count of rows."""
+    # Thousands of rows would take longer on their way than the states take to be made.
+    packed = json.dumps([[n.source, n.part, each.state, each.finished] for n, each in states.items()])
+    rows: list[dict[str, Any]] = [{"kind": "states", "state": packed}]
     if intake is not None:
         rows += [
             {"kind": "file", "source": f.source, "late": f.late, "newest": f.newest, **f.record.to_json()}
@@ -447,8 +446,9 @@ def _gathered(answers: Sequence[Row]) -> Polled:
     runs, progress, read, complete = list[RunFile](), Frontier(), 0, True
     unfinished: dict[PartName, int] = {}
     for row in answers:
-        if row["kind"] == "state":
-            states[PartName(row["source"], row["part"])] = PartState(row["state"], row["finished"])
+        if row["kind"] == "states":
+            for source, part, state, finished in json.loads(row["state"]):
+                states[PartName(source, part)] = PartState(state, finished)
         elif row["kind"] == "file":
             record = FileRecord(row["path"], row["rows"], row["bytes"], row["sha256"])
             files.append(RowFile(row["source"], record, row["late"], row["newest"]))

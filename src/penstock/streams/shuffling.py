@@ -6,6 +6,7 @@ that is follows from the last committed epoch alone, so that all instances agree
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
-from penstock.errors import HintNotReached, LineUnfinished, StreamError
+from penstock.errors import BadState, HintNotReached, LineUnfinished, StreamError
 from penstock.journals.uuids import Ticker
 from penstock.shuffle import session as sessions
 from penstock.shuffle.frontier import Frontier, reduce
@@ -71,6 +72,7 @@ class Shuffle:
         self._ticker = Ticker()
         self._resting = Resting()
         self._session = Session()
+        self._awaited = Frontier()
         self._promotions: tuple[Promotion, ...] = ()
         self._spent: tuple[str, ...] = ()
         self._held: tuple[RunFile, ...] = ()
@@ -125,6 +127,7 @@ class Shuffle:
         self._session, self._promotions = sessions.advance(
             before, reports, epoch, self._clock(), self._cohort_of
         )
+        self._awaited = self._session.awaited
         self._spent = before.spent
         self._held = tuple(file for report in reports for file in report.held)
         self._epoch = epoch
@@ -181,7 +184,7 @@ class Shuffle:
         Without room in the queue only journals are read that transactions wait for, or with one that is on
         its way: what has been read of these takes room until then.
         """
-        awaited = self._session.awaited.journals if hunger == "all" else self._session.blocking.journals
+        awaited = self._awaited.journals if hunger == "all" else self._session.blocking.journals
         awake = self._resting.awake(parts) if hunger == "all" else [n for n in parts if held(n, parts[n])]
         wanted = {*awake, *(name for name in parts if str(name) in awaited)} if hunger != "none" else ()
         reads = {name: parts[name].state for name in sorted(wanted)}
@@ -232,7 +235,7 @@ class Shuffle:
             standing = position_of(str(name), known.state).producers.get(producer)
             return 0 if standing is None else standing.sequence.last_commit
 
-        told = reduce(progress, sessions.reached(self._session, commits, progress))
+        told = reduce(progress, sessions.reached(self._awaited, commits, progress))
         kept = (file for name, at in parts.items() if self.is_journal(name) for file in held(name, at))
         return Report(epoch, told, files, tuple(kept))
 
@@ -306,13 +309,14 @@ def waiting_runs(storage: Storage, standings: Iterable[Standing]) -> set[str]:
 
 
 def state_of(name: PartName, position: Position) -> PartState:
-    return PartState(encode(str(name), position.to_state()))
+    # As one text: states may be of any type, and looking at each value takes several times as long.
+    return PartState(encode(str(name), json.dumps(position.to_state(), separators=(",", ":"))))
 
 
 def held(journal: PartName, at: PartState) -> tuple[RunFile, ...]:
     """The run files of transactions that are on their way in a journal."""
     # Most have none, and reading the state takes a hundred times longer.
-    if at.state is None or '"held":' not in at.state:
+    if at.state is None or "held" not in at.state:
         return ()
     return tuple(file for each in position_of(str(journal), at.state).held.values() for file in each.files)
 
@@ -320,4 +324,9 @@ def held(journal: PartName, at: PartState) -> tuple[RunFile, ...]:
 @lru_cache(maxsize=1 << 12)
 def position_of(name: str, state: str | None) -> Position:
     """Where a journal stands; `BadState` names it."""
-    return Position.from_state(None if state is None else decode(name, state))
+    if state is None:
+        return Position()
+    try:
+        return Position.from_state(json.loads(decode(name, state)))
+    except (TypeError, ValueError) as error:
+        raise BadState(f"the state of {name} is not where a journal stands: {error}") from error
