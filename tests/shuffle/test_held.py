@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import BadState
 from penstock.journals.uuids import Flag
-from penstock.shuffle import slices
+from penstock.shuffle import replays, slices
 from penstock.shuffle.positions import Position
 from tests.shuffle.desk import Desk, ack, line, producer
 
@@ -21,6 +21,7 @@ LIMIT = 2000
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     monkeypatch.setattr(slices, "BLOCK", 500)
+    monkeypatch.setattr(replays, "BLOCK", 500)
     monkeypatch.setattr(slices, "_PIECE", 500)
     desk = Desk(tmp_path)
     desk.source(key=["/id"])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.shuffle import slices
+from penstock.shuffle import replays, slices
 from penstock.shuffle.slices import SliceLimits
 from penstock.sources.journals import JournalSource
 from tests.shuffle.cast import LATER, Cast
@@ -75,7 +75,9 @@ def test_every_document_once_and_transactions_as_a_whole(
     """Whoever fails, however many members there are, and while journals appear."""
     dice = random.Random(seed)
     monkeypatch.setattr(slices, "_PIECE", dice.choice([200, 2000, 64 << 10]))
-    monkeypatch.setattr(slices, "BLOCK", dice.choice([400, 16 << 20]))
+    block = dice.choice([400, 16 << 20])
+    monkeypatch.setattr(slices, "BLOCK", block)
+    monkeypatch.setattr(replays, "BLOCK", block)
     log = Log(tmp_path / "journals")
     journals = [f"acme/j{n}/pivot=00" for n in range(dice.randint(1, 5))]
     producers = [Producer(log, n + 1, dice) for n in range(dice.randint(1, 4))]
@@ -177,6 +179,7 @@ def test_a_huge_transaction_becomes_visible_as_a_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slices, "BLOCK", 256 << 10)
+    monkeypatch.setattr(replays, "BLOCK", 256 << 10)
     dice = Sure(1)
     log = Log(tmp_path / "journals")
     journals = ["acme/a/pivot=00", "acme/b/pivot=00"]

@@ -12,7 +12,7 @@ import pytest
 from penstock.errors import BadInput, JournalGap
 from penstock.journals import JournalReader, Journals
 from penstock.journals.uuids import SECOND, Flag, clock_time
-from penstock.shuffle import readers, slices
+from penstock.shuffle import readers, replays, slices
 from penstock.shuffle.columns import Lines, Parser
 from penstock.shuffle.sequencing import OutsideInTransaction, PartialCommit
 from penstock.sources.journals import JournalSource
@@ -31,6 +31,7 @@ def desk(tmp_path: Path) -> Desk:
 def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices, "_PIECE", 150)
     monkeypatch.setattr(slices, "BLOCK", 300)
+    monkeypatch.setattr(replays, "BLOCK", 300)
 
 
 # how far a slice reads

@@ -10,7 +10,7 @@ import pytest
 from penstock.cluster.model import Outcome
 from penstock.errors import LineUnfinished
 from penstock.journals import Flag, JournalWriter
-from penstock.shuffle import slices
+from penstock.shuffle import replays, slices
 from penstock.sources import JournalSource
 from penstock.storage import Storage
 from penstock.streams import shuffling
@@ -180,6 +180,7 @@ def test_few_files_wait_however_long_a_hint_is_not_reached(
 def much(root: Path, monkeypatch: pytest.MonkeyPatch) -> range:
     """The documents of a transaction in two journals, of which a task reads little at a time."""
     monkeypatch.setattr(slices, "BLOCK", 4 << 10)
+    monkeypatch.setattr(replays, "BLOCK", 4 << 10)
     monkeypatch.setattr(slices, "_PIECE", 4 << 10)
     ids = range(20_000)
     with JournalWriter(root, sync=False, roll_bytes=1 << 30) as writer, writer.transaction() as transaction:

@@ -90,17 +90,6 @@ def ack_of(lines: Lines, groups: Groups, replay: Replay) -> int:
     return int(np.flatnonzero(is_ack & (groups.group == replay.group))[0])
 
 
-def joined(span: tuple[int, int] | None, replay: Replay) -> tuple[int, int]:
-    """What must be read again of a journal, for this transaction too."""
-    if span is None:
-        return replay.begin, replay.end
-    return min(span[0], replay.begin), max(span[1], replay.end)
-
-
-def size_of(span: tuple[int, int] | None) -> int:
-    return 0 if span is None else span[1] - span[0]
-
-
 def _keys(lines: Lines) -> Array:
     keys: Array = (lines.journal.astype(np.uint64) << np.uint64(48)) | lines.stamps.producer
     return keys

@@ -24,9 +24,10 @@ from penstock.journals.uuids import SECOND, Flag, clock_time
 from penstock.shuffle import vector
 from penstock.shuffle.columns import Lines, Piece
 from penstock.shuffle.frontier import LARGEST_CLOCK, LARGEST_OFFSET, Frontier, Mark, farther
-from penstock.shuffle.groups import Groups, ack_of, hints_of, joined, open_from, size_of
+from penstock.shuffle.groups import Groups, hints_of, open_from
 from penstock.shuffle.positions import Held, Position, Track
 from penstock.shuffle.readers import Readers
+from penstock.shuffle.replays import BLOCK, Choose, Replays
 from penstock.shuffle.rows import RowMaker
 from penstock.shuffle.runs import RunFile, RunWriter, Settled
 from penstock.sources.journals import JournalSource
@@ -36,8 +37,6 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 
 _log = logging.getLogger(__name__)
 
-BLOCK = 16 << 20
-"""So many bytes are parsed, sequenced and sorted at once."""
 _PIECE = 64 << 10
 """So many bytes are read of a journal at a time at the least: little, so that all stay side by side."""
 _PIECES = 4096
@@ -72,10 +71,8 @@ class Slice:
         self._before: dict[PartName, Position] = {}
         self._positions: dict[PartName, Position] = {}
         self._stopped: set[PartName] = set()
-        self._held: dict[tuple[PartName, int], Held] = {}
-        self._released: list[RunFile] = []
-        self._again_left = max(limits.bytes, BLOCK)
         self._deadline = 0.0
+        self._replays = Replays(self._readers, self._positions, self._hand_on_again, max(limits.bytes, BLOCK))
         self._marks: dict[tuple[str, int], Mark] = {}
         self._hints: dict[str, dict[tuple[str, int], int]] = {}
         self.bytes = 0
@@ -87,7 +84,7 @@ class Slice:
     def positions(self) -> dict[PartName, Position]:
         """Where the journals stand that were read, once the runs are written."""
         moved = {read: at for read, at in self._positions.items() if at != self._before[read]}
-        for (read, producer), each in self._held.items():
+        for (read, producer), each in self._replays.held.items():
             files = (*each.files, *self._writer.held(read.source, (read, producer)))
             at = moved.get(read, self._positions[read])
             moved[read] = replace(at, held={**at.held, producer: replace(each, files=files)})
@@ -96,7 +93,8 @@ class Slice:
     @property
     def files(self) -> tuple[RunFile, ...]:
         """What was written for the queues, also by calls before, of transactions that are whole now."""
-        return (*self._writer.written, *self._released)
+        released = (replace(file, epoch=self._writer.epoch) for file in self._replays.released)
+        return (*self._writer.written, *released)
 
     @property
     def unfinished(self) -> Mapping[PartName, int]:
@@ -114,8 +112,9 @@ class Slice:
 
     def read(self, positions: Mapping[PartName, Position]) -> None:
         """Read the journals on, until they have nothing more or a limit is reached."""
-        self._before, self._positions = dict(positions), dict(positions)
-        self._deadline = time.monotonic() + self._limits.seconds
+        self._before = dict(positions)
+        self._positions.update(positions)
+        self._deadline = self._replays.deadline = time.monotonic() + self._limits.seconds
         self._readers.expect(positions)
         with self._readers:
             for _, level in groupby(sorted(positions, key=self._rank), key=self._rank):
@@ -174,10 +173,9 @@ class Slice:
         lines = self._without_tails(source, lines, pieces, ends)
         groups, decision = self._decided(source, lines)
         left_out: list[str] = []
-        if postponed := self._postponed(lines, groups, decision.replays):
-            left_out += self._replay_some(source, groups, [replay for _, replay in postponed.values()])
-            places = np.array(sorted(place for place, _ in postponed.values()))
-            lines = self._stop_at(source, lines, places, ends)
+        if postponed := self._replays.postponed(lines, groups, decision.replays):
+            left_out += self._replays.some(source, groups, list(postponed.values()))
+            lines = self._stop_at(source, lines, np.array(sorted(postponed)), ends)
             groups, decision = self._decided(source, lines)
         for group, wrong in decision.dropped:
             _log.warning("%s; the transaction is skipped", wrong.told(*groups.name(group)).what)
@@ -187,7 +185,7 @@ class Slice:
             source, lines, chosen, decision.commit[chosen], groups.ids[groups.group[chosen]]
         )
         if decision.replays:
-            left_out += self._replay(source, groups, decision.replays)
+            left_out += self._replays.all(source, groups, decision.replays)
         self._note(source, lines, groups, decision, ends, left_out)
         self._note_hints(source, lines, groups)
         return sum(ends[piece.journal] - piece.begin for piece in pieces)
@@ -265,6 +263,14 @@ class Slice:
         self.rows += len(chosen)
         return out
 
+    def _hand_on_again(
+        self, source: str, pieces: list[Piece], choose: Choose, hold: Hashable = None
+    ) -> list[str]:
+        """Write what ``choose`` picks from pieces that were read again; the journals of what was left out."""
+        lines = self._makers[source].parser.parse(pieces)
+        chosen, commit, group = choose(lines)
+        return self._hand_on(source, lines, chosen, commit, group, hold)
+
     def _asked_for(self, source: str, clock: Array) -> Array:
         wanted = np.ones(len(clock), np.bool_)
         first, end = self._sources[source].not_before, self._sources[source].not_after
@@ -273,125 +279,6 @@ class Slice:
         if end is not None:
             wanted &= clock < np.uint64(end)
         return wanted
-
-    # transactions that earlier calls have read the begin of
-
-    def _postponed(
-        self, lines: Lines, groups: Groups, replays: list[vector.Replay]
-    ) -> dict[PartName, tuple[int, vector.Replay]]:
-        """The acks that must wait, one for each journal, because too much must be read again for them.
-
-        That is the number of the line, and the transaction.
-        """
-        left = self._again_left
-        if sum(each.end - each.begin for each in replays) <= left:
-            return {}
-        postponed: dict[PartName, tuple[int, vector.Replay]] = {}
-        spans: dict[PartName, tuple[int, int]] = {}
-        for place, replay in sorted(
-            ((ack_of(lines, groups, each), each) for each in replays), key=lambda pair: pair[0]
-        ):
-            read = groups.reads[replay.group]
-            if read in postponed:
-                continue
-            span = joined(spans.get(read), self._rest(groups, replay))
-            more = size_of(span) - size_of(spans.get(read))
-            if more > left:
-                postponed[read] = place, replay
-            else:
-                left -= more
-                spans[read] = span
-        return postponed
-
-    def _replay_some(self, source: str, groups: Groups, postponed: list[vector.Replay]) -> list[str]:
-        """Hand on as much of these as this call still may, so that later ones have less to do."""
-        out: list[str] = []
-        for replay in (self._rest(groups, each) for each in postponed if self._again_left > 0):
-            read, producer = groups.reads[replay.group], groups.producers[replay.group]
-            known = self._positions[read].held.get(producer)
-            going, at = {replay.group: replay}, replay.begin
-            for piece in self._again(read, replay.begin, replay.end):
-                out += self._hand_on_again(source, groups, going, [piece], (read, producer))
-                at = piece.begin + len(piece.data)
-                self._again_left -= len(piece.data)
-                if self._again_left <= 0 or self._is_late:
-                    break
-            files = known.files if known is not None else ()
-            self._held[read, producer] = Held(at, going[replay.group].after, files)
-        return out
-
-    def _rest(self, groups: Groups, replay: vector.Replay) -> vector.Replay:
-        """What calls before have left to do."""
-        held = self._positions[groups.reads[replay.group]].held.get(groups.producers[replay.group])
-        return replay if held is None else replace(replay, begin=held.at, after=held.after)
-
-    def _replay(self, source: str, groups: Groups, replays: list[vector.Replay]) -> list[str]:
-        """Read transactions again from their begin, and hand on what was read of them before this call."""
-        out: list[str] = []
-        pieces: list[Piece] = []
-        spans: dict[PartName, tuple[int, int]] = {}
-        left = {replay.group: self._rest(groups, replay) for replay in replays}
-        for replay in left.values():
-            read = groups.reads[replay.group]
-            spans[read] = joined(spans.get(read), replay)
-        self._again_left -= sum(map(size_of, spans.values()))
-        for replay in replays:
-            held = self._positions[groups.reads[replay.group]].held.get(groups.producers[replay.group])
-            files = () if held is None else held.files
-            self._released += [replace(file, epoch=self._writer.epoch) for file in files]
-        for piece in (piece for read, span in spans.items() for piece in self._again(read, *span)):
-            if pieces and sum(len(each.data) for each in (*pieces, piece)) > BLOCK:
-                out += self._hand_on_again(source, groups, left, pieces)
-                pieces = []
-            pieces.append(piece)
-        return out + self._hand_on_again(source, groups, left, pieces) if pieces else out
-
-    def _again(self, read: PartName, begin: int, end: int) -> Iterator[Piece]:
-        """The bytes of a journal once more; what is lost of them is counted."""
-        at = begin
-        for piece in self._readers.again(read, begin, end, BLOCK):
-            self._lose(read, piece.begin - at)
-            at = piece.begin + len(piece.data)
-            yield piece
-        self._lose(read, end - at)
-
-    def _lose(self, read: PartName, size: int) -> None:
-        if size > 0:
-            before = self._positions[read]
-            self._positions[read] = replace(before, lost=before.lost + size)
-
-    def _hand_on_again(
-        self,
-        source: str,
-        groups: Groups,
-        replays: dict[int, vector.Replay],
-        pieces: list[Piece],
-        hold: Hashable = None,
-    ) -> list[str]:
-        """Of pieces that were read again, hand on what ``replays`` lack; those note how far that was."""
-        lines = self._makers[source].parser.parse(pieces)
-        stamps, numbers = lines.stamps, {journal: number for number, journal in enumerate(lines.journals)}
-        found: list[tuple[Array, int, int]] = []
-        for group, replay in replays.items():
-            number = numbers.get(groups.reads[group].part)
-            if number is None:
-                continue
-            producer = np.uint64(groups.producers[group])
-            own = np.flatnonzero((lines.journal == number) & (stamps.producer == producer))
-            documents = vector.Documents(
-                np.zeros(len(own), np.int64), stamps.flag[own], stamps.clock[own], lines.offset[own]
-            )
-            chosen = own[vector.replayed(replay, documents)]
-            if len(chosen):
-                found.append((chosen, replay.upto, group))
-                replays[group] = replace(replay, after=int(stamps.clock[chosen].max()))
-        if not found:
-            return []
-        counts = [len(chosen) for chosen, _, _ in found]
-        commit = np.repeat(np.array([upto for _, upto, _ in found], np.uint64), counts)
-        ids = np.repeat(groups.ids[[group for _, _, group in found]], counts)
-        chosen = np.concatenate([chosen for chosen, _, _ in found])
-        return self._hand_on(source, lines, chosen, commit, ids, hold)
 
     # what is remembered
 
