@@ -6,12 +6,13 @@ import gzip
 import pickle
 import random
 from pathlib import Path
+from unittest.mock import Mock
 from urllib.parse import urlsplit
 
 import pytest
 
 from penstock.errors import BadInput, CorruptFile, JournalGap, JournalTruncated, UsageError
-from penstock.journals import Journals, JournalWriter
+from penstock.journals import Journals, JournalWriter, contents
 from penstock.journals.verify import verify
 from penstock.storage import filesystem_of
 from servers.seaweed import Seaweed
@@ -227,6 +228,31 @@ def test_overlaps_with_other_bytes_are_told_wherever_they_are(
     put(folder, 0, data[:1000], ".gz")
     put(folder, 900, data[900:])
     put(folder, begin, data[begin:949] + b"#", ".zst")
+    with pytest.raises(CorruptFile, match="has other bytes"):
+        read_all(journals, "j")
+
+
+def test_a_flipped_byte_in_a_file_that_is_not_needed_does_no_harm(
+    journals: Journals, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = lines(0, 60_000)
+    assert len(data) > 3 << 20
+    put(folder, 0, data)
+    broken = put(folder, 0, data[:-1000], ".gz", stored=packed(b"#" + data[1:-1000], ".gz"))
+    assert read_all(journals, "j") == data
+    assert broken.name in caplog.text
+
+
+def test_a_comparison_that_failed_is_made_again(
+    journals: Journals, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = lines(0, 60)
+    put(folder, 0, data)
+    put(folder, 0, data[:499] + b"#")
+    with monkeypatch.context() as patch:
+        patch.setattr(contents, "difference", Mock(side_effect=OSError("connection reset")))
+        with pytest.raises(OSError, match="reset"):
+            read_all(journals, "j")
     with pytest.raises(CorruptFile, match="has other bytes"):
         read_all(journals, "j")
 

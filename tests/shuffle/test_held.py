@@ -12,6 +12,7 @@ from penstock.errors import BadState
 from penstock.journals.uuids import Flag
 from penstock.shuffle import replays, slices
 from penstock.shuffle.positions import Position
+from penstock.sources.parts import PartName
 from tests.shuffle.desk import Desk, ack, line, producer
 
 LIMIT = 2000
@@ -69,7 +70,7 @@ def test_the_journal_stands_at_the_ack_meanwhile(desk: Desk) -> None:
     assert desk.at("j").offset == at.offset
     before, after = at.held[producer(1)], desk.at("j").held[producer(1)]
     assert before.at + LIMIT <= after.at + 200 and len(after.files) == len(before.files) + 1
-    assert not desk.slice(most=LIMIT)[0].complete
+    assert desk.slice(most=LIMIT)[0].unasked == {PartName("items", "j")}
 
 
 def test_what_is_held_is_done_once(desk: Desk) -> None:
@@ -142,3 +143,48 @@ def test_states_of_it_are_checked(desk: Desk) -> None:
     for wrong in ({"held": 3}, {"held": {"x": entry}}, {"held": {f"{producer(1):012x}": entry[:2]}}):
         with pytest.raises(BadState):
             Position.from_state(state | wrong)
+
+
+def test_many_that_do_not_fit_wait_without_a_file_for_each(desk: Desk) -> None:
+    count = 60
+    for number in range(count):
+        desk.write(f"j{number:02}", *documents(10 * number + 1, 8, who=number + 1))
+    assert desk.ids(most=1 << 20) == []
+    for number in range(count):
+        desk.write(f"j{number:02}", ack(10 * number + 8, who=number + 1))
+    shown = []
+    for _ in range(40):
+        slice_, rows = desk.slice(most=LIMIT)
+        assert not any(at.held for at in desk.positions.values())
+        assert len(slice_.files) <= 1
+        shown += [row["id"] for row in rows]
+    assert sorted(shown) == [10 * number + n for number in range(count) for n in range(1, 9)]
+
+
+def test_bytes_that_are_gone_up_to_the_ack_do_not_hold_it_up_for_ever(desk: Desk) -> None:
+    desk.sources.clear()
+    desk.source(key=["/id"], on_gap="skip")
+    written = documents(1, 300)
+    desk.write("j", *written)
+    while desk.ids(most=LIMIT) == [] and desk.at("j").offset < sum(map(len, written)):
+        pass
+    for path in (desk.log.root / "j").iterdir():
+        path.unlink()
+    desk.write("j", ack(300), line(301, 301))
+    found = calls(desk)
+    assert [each for each in found if each] == [[301]] and len(found) < 6
+    assert desk.at("j").lost == sum(map(len, written)) and not desk.at("j").held
+
+
+def test_of_a_transaction_whose_begin_is_gone_nothing_is_shown(desk: Desk) -> None:
+    desk.sources.clear()
+    desk.source(key=["/id"], on_gap="skip")
+    desk.write("j", *documents(1, 1))
+    before = set((desk.log.root / "j").iterdir())
+    desk.write("j", *documents(2, 1))
+    assert desk.ids() == []
+    for path in before:
+        path.unlink()
+    desk.write("j", ack(2), line(3, 3))
+    assert desk.ids() == [3]
+    assert desk.at("j").lost == len(documents(1, 1)[0]) and desk.at("j").left_out == 1

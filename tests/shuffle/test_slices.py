@@ -290,16 +290,15 @@ def test_a_transaction_of_which_bytes_are_lost_fails(desk: Desk) -> None:
     assert caught.value.begin > 0
 
 
-def test_a_transaction_of_which_bytes_are_lost_can_do_without(desk: Desk) -> None:
+def test_a_transaction_of_which_bytes_are_lost_is_left_out(desk: Desk) -> None:
     desk.source(on_gap="skip")
     for n in range(4):
         desk.write(A, line(n, 16 + 16 * n, Flag.CONTINUE))
     assert desk.ids() == []
     lost = remove(desk, A, 3), remove(desk, A, 1)
-    desk.write(A, ack(160))
-    assert desk.ids() == [0, 2]
-    assert desk.at(A).lost == sum(map(len, lost))
-    assert not desk.at(A).producers[producer(1)].sequence.is_open
+    desk.write(A, ack(160), line(9, 176))
+    assert desk.ids() == [9]
+    assert (desk.at(A).lost, desk.at(A).left_out) == (sum(map(len, lost)), 1)
 
 
 def test_a_journal_is_opened_once_as_long_as_it_is_read(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from penstock.journals import listing
+from penstock.journals import Journals, listing
+from penstock.shuffle.positions import Position
 from penstock.shuffle.readers import Readers
+from penstock.shuffle.runs import RunWriter
+from penstock.shuffle.slices import Slice, SliceLimits
 from penstock.sources import JournalSource
 from penstock.sources.parts import PartName
 from penstock.storage import Storage, filesystem_of
+from penstock.tables import Table
 from servers.seaweed import Seaweed
 from tests.journals.support import lines, put
 from tests.shuffle.desk import Items
+
+
+class Numbers(Table):
+    n: int
+
 
 DATA = lines(0, 100)
 HALF = DATA.index(b"\n", len(DATA) // 2) + 1
@@ -60,7 +70,7 @@ def ends(source: JournalSource, known: dict[str, int]) -> dict[str, int]:
     """Where journals stand after they were read on."""
     found = {}
     with Readers({"s": source}) as readers:
-        readers.expect(PartName("s", journal) for journal in known)
+        readers.expect({PartName("s", journal): offset for journal, offset in known.items()})
         for journal, offset in known.items():
             chunk, _ = readers.next(PartName("s", journal), offset, 1 << 20)
             found[journal] = offset if chunk is None else chunk.end
@@ -90,7 +100,7 @@ def test_what_changes_after_the_listing_is_listed_anew(bucket: Bucket) -> None:
         bucket.put(name, 0, DATA[:HALF])
     source = JournalSource(bucket.url, Items, prefix="many/")
     with Readers({"s": source}) as readers:
-        readers.expect(PartName("s", name) for name in names)
+        readers.expect({PartName("s", name): 0 for name in names})
         assert readers.next(PartName("s", names[0]), 0, 1 << 20)[0] is not None
         # Two fragments become one.
         bucket.delete(names[1])
@@ -105,3 +115,41 @@ def test_a_few_journals_are_listed_by_themselves(bucket: Bucket) -> None:
     source = JournalSource(bucket.url, Items)
     assert ends(source, {"a": 0, "b": 0}) == {"a": len(DATA), "b": len(DATA)}
     assert set(bucket.listed) == {"a", "b"}
+
+
+def test_a_listing_that_takes_long_leaves_time_to_read(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"many/{number}" for number in range(8)]
+    for name in names:
+        bucket.put(name, 0, DATA[:HALF])
+    source = JournalSource(bucket.url, Numbers, prefix="many/")
+    reads = {PartName("s", name): Position(HALF) for name in names[:7]} | {
+        PartName("s", names[7]): Position()
+    }
+    objects = listing.objects
+
+    def slowly(storage: Storage, prefix: str) -> Iterator[listing.File]:
+        time.sleep(0.3)
+        return objects(storage, prefix)
+
+    monkeypatch.setattr(listing, "objects", slowly)
+    with RunWriter(Storage(tmp_path / "work"), "runs/1", 1, None) as writer:
+        slice_ = Slice({"s": source}, writer, SliceLimits(1 << 20, 1 << 20, 0.2), 1 << 63)
+        slice_.read(reads)
+    assert slice_.bytes == HALF and not slice_.unasked
+
+
+def test_only_what_is_read_is_kept(bucket: Bucket) -> None:
+    bucket.put("a", 0, DATA[:HALF])
+    bucket.put("a", HALF, DATA[HALF:])
+    bucket.put("b", 0, DATA)
+    journals = Journals(bucket.url)
+    survey = journals.survey({"a": HALF + 1})
+    assert survey is not None and survey.objects == 3
+    assert [fragment.begin for fragment in survey.fragments("a")] == [HALF]
+    beyond = journals.survey({"a": len(DATA) + 100})
+    assert beyond is not None
+    assert [fragment.end for fragment in beyond.fragments("a")] == [len(DATA)], (
+        "it lost its end, but is there"
+    )

@@ -19,7 +19,7 @@ class Clock:
 def test_few_journals_are_asked_all_the_time() -> None:
     clock = Clock()
     resting = Resting(clock)
-    resting.heard(FEW, (), complete=True)
+    resting.heard(FEW, ())
     clock.now += 0.01
     assert resting.awake(FEW) == FEW
 
@@ -28,23 +28,23 @@ def test_of_many_those_rest_that_had_nothing_but_not_for_long() -> None:
     clock = Clock()
     resting = Resting(clock)
     assert resting.awake(MANY) == MANY
-    resting.heard(MANY, MANY[:3], complete=True)
+    resting.heard(MANY, MANY[:3])
     clock.now += 4.9
     assert resting.awake(MANY) == MANY[:3]
     clock.now += 0.2
     assert resting.awake(MANY) == MANY
 
 
-def test_nobody_rests_after_an_epoch_that_did_not_get_to_all() -> None:
+def test_who_had_not_its_turn_does_not_rest() -> None:
     clock = Clock()
     resting = Resting(clock)
-    resting.heard(MANY, (), complete=True)
-    resting.heard(MANY[:5], (), complete=False)
+    resting.heard(MANY, ())
+    resting.heard(MANY[:9], MANY[:5])
     assert resting.awake(MANY) == MANY[:5]
 
 
 def test_a_journal_that_appears_is_asked_at_once() -> None:
     resting = Resting(Clock())
-    resting.heard(MANY, (), complete=True)
+    resting.heard(MANY, ())
     new = PartName("s", "new")
     assert resting.awake([*MANY, new]) == [new]

@@ -24,7 +24,7 @@ BLOCK = 1 << 20
 Identity = tuple[str, str, int | None, int | None]
 
 _checked: dict[Identity, None] = {}
-_compared: dict[tuple[str, str, str], None] = {}
+_compared: dict[tuple[Identity, Identity], None] = {}
 _checked_lock = threading.Lock()
 _MOST_CHECKED = 10_000
 
@@ -111,30 +111,40 @@ def open_checked(storage: Storage, fragment: Fragment) -> Content:
 def check_agreement(storage: Storage, fragment: Fragment, others: Iterable[Fragment]) -> None:
     """Compare a fragment with others that hold some of the same bytes, once in this process.
 
-    Raises `CorruptFile` if they differ: nobody can know which bytes are the journal's. One that is not even
-    what its own name says is told of, and does no harm.
+    Raises `CorruptFile` if they differ: nobody can know which bytes are the journal's. Another one that is
+    not even what its own name says is told of, and does no harm.
     """
     for other in others:
         begin, end = max(fragment.begin, other.begin), min(fragment.end, other.end)
-        key = (storage.root, fragment.path, other.path)
-        if other.path == fragment.path or other.is_spool or begin >= end or key in _compared:
+        if other.path == fragment.path or other.is_spool or begin >= end:
             continue
         try:
-            with closing(Content(storage, fragment)) as one, closing(Content(storage, other)) as two:
-                different = difference(one, two, begin, end)
+            key = _identity(storage, fragment), _identity(storage, other)
+            if key not in _compared:
+                _compare(storage, fragment, other, begin, end)
+                _remember(_compared, key)
         except FileNotFoundError:
-            continue
-        except (CorruptFile, BadInput, OSError) as error:
-            _log.warning("the bytes %d to %d are read from another fragment: %s", begin, end, error)
-            different = None
+            continue  # it is gone, or whoever reads the fragment will say that it is
+
+
+def _compare(storage: Storage, fragment: Fragment, other: Fragment, begin: int, end: int) -> None:
+    try:
+        with closing(Content(storage, fragment)) as one, closing(Content(storage, other)) as two:
+            different = difference(one, two, begin, end)
         if different is not None:
-            raise CorruptFile(
-                f"{place(storage, other.path)} has other bytes from offset {different:,} on than "
-                f"{place(storage, fragment.path)}",
-                left="nothing is read of the journal there, since it cannot be known which ones are right",
-                hint="find out which file is the journal's, and move the other one away",
-            )
-        _remember(_compared, key)
+            # Are both what their names say? The first difference was found before their last byte.
+            _read_all(Content(storage, other))
+            _read_all(Content(storage, fragment))
+    except (CorruptFile, BadInput) as error:
+        _log.warning("one of two fragments with the bytes %d to %d is not right: %s", begin, end, error)
+        return
+    if different is not None:
+        raise CorruptFile(
+            f"{place(storage, other.path)} has other bytes from offset {different:,} on than "
+            f"{place(storage, fragment.path)}",
+            left="nothing is read of the journal there, since it cannot be known which ones are right",
+            hint="find out which file is the journal's, and move the other one away",
+        )
 
 
 class Readable(Protocol):

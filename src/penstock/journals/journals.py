@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 from penstock.errors import BadInput
 from penstock.journals import listing, names
-from penstock.journals.fragments import Fragment, head
+from penstock.journals.fragments import Fragment, head, parse
 from penstock.storage import Storage
 
 if TYPE_CHECKING:
@@ -29,18 +30,33 @@ class Summary:
 
 
 class Survey:
-    """The fragments of all journals that begin with a prefix, found by one listing of an object store."""
+    """The fragments of some journals of an object store, found by one listing of all that begin alike.
 
-    def __init__(self, storage: Storage, prefix: str) -> None:
+    ``wanted`` says from which offset on each journal is read: what ends before is not kept, but for the last.
+    """
+
+    def __init__(self, storage: Storage, prefix: str, wanted: Mapping[str, int]) -> None:
         self._storage = storage
-        self._prefix = prefix
-        self._files: dict[str, list[listing.File]] | None = None
+        self._files: dict[str, list[listing.File]] = {journal: [] for journal in wanted}
+        self.objects = 0
+        """How many there were in all."""
+        for file in listing.objects(storage, prefix):
+            self.objects += 1
+            if file.journal in wanted:
+                self._add(self._files[file.journal], file, wanted[file.journal])
+
+    def _add(self, known: list[listing.File], file: listing.File, offset: int) -> None:
+        # Without the last one, a journal that lost its end would look like one that is not there.
+        if known and _end(known[0]) < offset:
+            if _end(file) < _end(known[0]):
+                return
+            known.pop(0)
+        if not known or _end(file) >= offset:
+            known.append(file)
 
     def fragments(self, journal: str) -> tuple[Fragment, ...]:
-        """Those of a journal, sorted, as they were when somebody asked for the first one."""
-        if self._files is None:
-            self._files = listing.everything(self._storage, self._prefix)
-        found = (listing.as_fragment(self._storage, file) for file in self._files.get(journal, ()))
+        """Those of a journal, sorted."""
+        found = (listing.as_fragment(self._storage, file) for file in self._files[journal])
         return tuple(sorted(fragment for fragment in found if fragment is not None))
 
 
@@ -84,9 +100,9 @@ class Journals:
         """The fragments of a journal and its spool, sorted; none if there is no such journal."""
         return tuple(listing.fragments(self.storage, names.check(journal)))
 
-    def survey(self, prefix: str = "") -> Survey | None:
+    def survey(self, wanted: Mapping[str, int], prefix: str = "") -> Survey | None:
         """Where to look for the fragments of many journals; None where each is quickly found alone."""
-        return Survey(self.storage, prefix) if self.storage.local is None else None
+        return Survey(self.storage, prefix, wanted) if self.storage.local is None else None
 
     def begin(self, journal: str) -> int | None:
         """The first offset that is still there; None if there is no such journal."""
@@ -120,3 +136,12 @@ class Journals:
             max(fragment.end for fragment in known),
             max((fragment.modified for fragment in known if fragment.modified), default=None),
         )
+
+
+def _end(file: listing.File) -> float:
+    """Where a fragment ends; a name that is almost one of a fragment's must be told of when it is read."""
+    try:
+        fragment = parse(file.path)
+    except BadInput:
+        return inf
+    return inf if fragment is None else fragment.end

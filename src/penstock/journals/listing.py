@@ -43,10 +43,16 @@ def everything(storage: Storage, prefix: str) -> dict[str, list[File]]:
     if storage.local is not None:
         return {name: list(files(storage, name, details=True)) for name in journal_names(storage, prefix)}
     found: dict[str, list[File]] = {}
+    for file in objects(storage, prefix):
+        found.setdefault(file.journal, []).append(file)
+    return {name: found[name] for name in sorted(found) if names.problem(name) is None}
+
+
+def objects(storage: Storage, prefix: str) -> Iterator[File]:
+    """All files of journals in an object store that begin with ``prefix``, in one listing."""
     for file in _objects(storage, prefix.rpartition("/")[0], deep=True):
         if looks_like_fragment(file.path) and file.journal.startswith(prefix):
-            found.setdefault(file.journal, []).append(file)
-    return {name: found[name] for name in sorted(found) if names.problem(name) is None}
+            yield file
 
 
 def files(storage: Storage, journal: str, *, details: bool = False) -> Iterator[File]:

@@ -70,9 +70,7 @@ class Lines:
             self.text,
             self.starts[chosen],
             self.ends[chosen],
-            {n: self.unfit[old] for n, old in enumerate(chosen.tolist()) if old in self.unfit}
-            if self.unfit
-            else {},
+            self._unfit_of(chosen) if self.unfit else {},
         )
 
     def _unfit_of(self, chosen: Array) -> dict[int, str]:

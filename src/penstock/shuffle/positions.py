@@ -96,6 +96,8 @@ class Position:
         body = versioned(found, "a position", _VERSION, keys | {"held"} if is_held else keys)
         tracks = {producer: _track(entry) for producer, entry in _by_producer(body["producers"])}
         held = {producer: _held(entry) for producer, entry in _by_producer(body.get("held", {}))}
+        if not all(producer in tracks and tracks[producer].sequence.is_open for producer in held):
+            raise bad("a transaction is held that is not open")
         left_out, lost = (integer(body[name], name, LARGEST_OFFSET) for name in ("left_out", "lost"))
         return cls(integer(body["offset"], "an offset", LARGEST_OFFSET), tracks, left_out, lost, held)
 

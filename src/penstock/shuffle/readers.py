@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import resource
-from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from penstock.errors import JournalGap
 from penstock.journals import Chunk, JournalReader
+from penstock.journals.fragments import plan
 from penstock.shuffle.columns import Piece
 from penstock.sources.hosting import Host, Key
 from penstock.sources.journals import JournalSource
@@ -22,18 +23,22 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _FEW = 4
-_HEAVY = 16
+_PAGE = 1000
+_pages: dict[tuple[str, str], int] = {}
+"""How many requests a listing took, by root and prefix."""
+_DECOMPRESSORS = 64
+_LEAST = 1 << 20
 
 
 def _most() -> int:
-    """How many files may be open: a part of what the system allows."""
+    """How many files may be open: a part of what the system allows, most often."""
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return 1024 if allowed == resource.RLIM_INFINITY else max(64, min(1024, allowed // 4))
+    return 1024 if allowed == resource.RLIM_INFINITY else max(256, min(1024, allowed // 4))
 
 
 def _weight(reader: JournalReader) -> int:
     """A decompressor counts for several files: it has megabytes of its own."""
-    return _HEAVY if reader.is_heavy else 1
+    return max(1, _OPEN // _DECOMPRESSORS) if reader.is_heavy else 1
 
 
 _OPEN = _most()
@@ -51,15 +56,29 @@ class Readers:
         self._sources = sources
         self._open: OrderedDict[PartName, tuple[int, JournalReader, int]] = OrderedDict()
         self._weight = 0
-        self._surveys: dict[str, Survey | None] = {}
+        self._surveys: dict[str, Survey] = {}
+        self._heavy: set[str] = set()
         self.unfinished: dict[PartName, int] = {}
         """Where lines begin whose ends are not there yet."""
 
-    def expect(self, reads: Iterable[PartName]) -> None:
-        """Prepare to read these: where there are many, and each would be a request, one listing finds all."""
-        for name, count in Counter(read.source for read in reads).items():
+    def expect(self, reads: Mapping[PartName, int]) -> None:
+        """Prepare to read these, from their offsets on.
+
+        Where each would be a request to an object store, one listing may find all of them: if they are many,
+        and not few of all that there are.
+        """
+        wanted: dict[str, dict[str, int]] = {}
+        for read, offset in reads.items():
+            wanted.setdefault(read.source, {})[read.part] = offset
+        for name, offsets in wanted.items():
             source = self._sources[name]
-            self._surveys[name] = source.journals.survey(source.prefix) if count > _FEW else None
+            key = source.journals.root, source.prefix
+            if len(offsets) <= max(_FEW, _pages.get(key, 0)):
+                continue
+            survey = source.journals.survey(offsets, source.prefix)
+            if survey is not None:
+                self._surveys[name] = survey
+                _pages[key] = survey.objects // _PAGE
 
     def __enter__(self) -> Self:
         SHELF.sweep()
@@ -99,6 +118,10 @@ class Readers:
                 self._keep(read, chunk.end)
             return chunk, lost
 
+    def least(self, read: PartName, others: int) -> int:
+        """How many bytes to read at the least: beginning a compressed fragment anew must pay."""
+        return _LEAST if read.source in self._heavy and others >= _DECOMPRESSORS else 0
+
     def put_back(self, read: PartName, data: bytes) -> None:
         """Take back the end of what was read last."""
         known = self._open.get(read)
@@ -106,6 +129,17 @@ class Readers:
             offset, reader, weight = known
             reader.put_back(data)
             self._open[read] = offset - len(data), reader, weight
+
+    def lacking(self, read: PartName, begin: int, end: int) -> int:
+        """How many of these bytes are gone, if the source skips what is gone; otherwise nobody looks."""
+        source = self._sources[read.source]
+        if source.on_gap == "fail" or begin >= end:
+            return 0
+        fragments = source.journals.everything(read.part)
+        known = max((fragment.end for fragment in fragments), default=begin)
+        _, gaps = plan(fragments, begin)
+        found = sum(max(0, min(gap.end, end) - gap.begin) for gap in gaps)
+        return found + max(0, end - max(known, begin))
 
     def again(self, read: PartName, begin: int, end: int, size: int) -> Iterator[Piece]:
         """The lines from ``begin`` to ``end`` once more, and maybe a few after them.
@@ -156,10 +190,13 @@ class Readers:
 
     def _keep(self, read: PartName, offset: int) -> None:
         _, reader, weight = self._open.pop(read)
+        if reader.is_heavy:
+            self._heavy.add(read.source)
         self._weight += _weight(reader) - weight
         self._open[read] = offset, reader, _weight(reader)
-        while self._weight > _OPEN and len(self._open) > 1:
-            self._close(next(iter(self._open)))
+        # Journals have their turn one after the other: the one that was used last is needed last.
+        if self._weight > _OPEN:
+            self._close(read)
 
     def _close(self, read: PartName) -> None:
         known = self._open.pop(read, None)

@@ -6,6 +6,7 @@ journal stands still at the ack until then. What was written meanwhile is held, 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
@@ -26,6 +27,8 @@ from penstock.sources.parts import PartName
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Choose: TypeAlias = Callable[[Lines], tuple[Array, Array, Array]]
 """Which lines are handed on, with the clocks of their commits, and their groups."""
+
+_log = logging.getLogger(__name__)
 
 BLOCK = 16 << 20
 """So many bytes are parsed, sequenced and sorted at once."""
@@ -51,7 +54,7 @@ class Replays:
         self._readers = readers
         self._positions = positions
         self._hand_on = hand_on
-        self._left = limit
+        self._limit = self._left = limit
         self.deadline = 0.0
         self.held: dict[tuple[PartName, int], Held] = {}
         """What this call did for transactions that are not whole yet, by journal and producer."""
@@ -82,11 +85,19 @@ class Replays:
         return postponed
 
     def some(self, source: str, groups: Groups, postponed: list[Replay]) -> list[str]:
-        """Hand on as much of these as this call still may, so that later ones have less to do."""
+        """Hand on as much as this call still may of those that no call can do as a whole.
+
+        The others have their turn in the next one: they stand first in line then.
+        """
         out: list[str] = []
-        for replay in (self._rest(groups, each) for each in postponed if self._left > 0):
+        for replay in (self._rest(groups, each) for each in postponed):
+            if self._left <= 0 or replay.end - replay.begin <= self._limit:
+                continue
             read, producer = groups.reads[replay.group], groups.producers[replay.group]
             known = self._positions[read].held.get(producer)
+            if self._is_broken(read, replay):
+                self.held[read, producer] = Held(replay.end, replay.after)
+                continue
             going, at = {replay.group: replay}, replay.end
             for piece in self._again(read, replay.begin, replay.end):
                 choose = _choosing(groups, going)
@@ -104,24 +115,43 @@ class Replays:
         out: list[str] = []
         pieces: list[Piece] = []
         spans: dict[PartName, tuple[int, int]] = {}
-        going = {replay.group: self._rest(groups, replay) for replay in replays}
-        for group, replay in going.items():
-            read = groups.reads[group]
+        going: dict[int, Replay] = {}
+        for replay in (self._rest(groups, each) for each in replays):
+            read = groups.reads[replay.group]
+            if self._is_broken(read, replay):
+                out.append(read.part)
+                continue
+            going[replay.group] = replay
             spans[read] = _joined(spans.get(read), replay)
-            held = self._positions[read].held.get(groups.producers[group])
+            held = self._positions[read].held.get(groups.producers[replay.group])
             self.released += () if held is None else held.files
         self._left -= sum(map(_size, spans.values()))
+        gathered = 0
         for piece in (piece for read, span in spans.items() for piece in self._again(read, *span)):
-            if pieces and sum(len(each.data) for each in (*pieces, piece)) > BLOCK:
+            if pieces and gathered + len(piece.data) > BLOCK:
                 out += self._hand_on(source, pieces, _choosing(groups, going))
-                pieces = []
+                pieces, gathered = [], 0
             pieces.append(piece)
+            gathered += len(piece.data)
         return out + self._hand_on(source, pieces, _choosing(groups, going)) if pieces else out
 
     def _rest(self, groups: Groups, replay: Replay) -> Replay:
         """What calls before have left to do."""
         held = self._positions[groups.reads[replay.group]].held.get(groups.producers[replay.group])
         return replay if held is None else replace(replay, begin=held.at, after=held.after)
+
+    def _is_broken(self, read: PartName, replay: Replay) -> bool:
+        """Whether bytes of a transaction are gone that may be: then nothing of it is handed on."""
+        lacking = self._readers.lacking(read, replay.begin, replay.end)
+        if lacking:
+            _log.warning(
+                "journal %s: %d bytes of the transaction that ends at offset %d are gone; it is skipped",
+                read.part,
+                lacking,
+                replay.end,
+            )
+            self._lose(read, lacking)
+        return lacking > 0
 
     def _again(self, read: PartName, begin: int, end: int) -> Iterator[Piece]:
         """The bytes of a journal once more; what is lost of them is counted."""

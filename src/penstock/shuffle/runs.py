@@ -144,7 +144,8 @@ class RunWriter:
     def _target(self, source: str, hold: Hashable, schema: pa.Schema) -> _Open:
         known = self._open.get((source, hold))
         if known is None:
-            path = f"{self._prefix}-{source}{'' if hold is None else f'-held-{len(self._open)}'}.arrow"
+            number = "" if hold is None else f"held{len(self._open)}-"
+            path = f"{self._prefix}-{number}{source}.arrow"
             sink = self._stack.enter_context(self._storage.create(path))
             writer = pa.ipc.new_file(pa.PythonFile(sink, mode="w"), schema, options=self._options)
             known = self._open[source, hold] = _Open(path, sink, writer)

@@ -51,14 +51,16 @@ class Report:
             "epoch": self.epoch,
             "progress": list(drain(self.progress, _CHUNK)),
             "files": [file.to_json() for file in self.files],
-            "held": [file.to_json() for file in self.held],
+            **({"held": [file.to_json() for file in self.held]} if self.held else {}),
         }
 
     @classmethod
     def from_json(cls, found: Any) -> Self:
-        body = versioned(found, "a report", _VERSION, {"epoch", "progress", "files", "held"})
+        keys = {"epoch", "progress", "files"}
+        is_held = isinstance(found, dict) and "held" in found
+        body = versioned(found, "a report", _VERSION, keys | {"held"} if is_held else keys)
         files, held = (
-            tuple(RunFile.from_json(each) for each in listed(body[name], "run files"))
+            tuple(RunFile.from_json(each) for each in listed(body.get(name, []), "run files"))
             for name in ("files", "held")
         )
         progress = gather(listed(body["progress"], "progress"))

@@ -77,8 +77,7 @@ class Slice:
         self._hints: dict[str, dict[tuple[str, int], int]] = {}
         self.bytes = 0
         self.rows = 0
-        self.complete = True
-        """Whether all journals were read to their end."""
+        self._waiting: set[PartName] = set()
 
     @property
     def positions(self) -> dict[PartName, Position]:
@@ -95,6 +94,11 @@ class Slice:
         """What was written for the queues, also by calls before, of transactions that are whole now."""
         released = (replace(file, epoch=self._writer.epoch) for file in self._replays.released)
         return (*self._writer.written, *released)
+
+    @property
+    def unasked(self) -> frozenset[PartName]:
+        """The journals that had not their turn, or could not be read to their end."""
+        return frozenset(self._waiting | self._stopped)
 
     @property
     def unfinished(self) -> Mapping[PartName, int]:
@@ -114,15 +118,16 @@ class Slice:
         """Read the journals on, until they have nothing more or a limit is reached."""
         self._before = dict(positions)
         self._positions.update(positions)
+        self._readers.expect({read: at.offset for read, at in positions.items()})
+        # An object store may take long to say what there is: there must be time to read some of it.
         self._deadline = self._replays.deadline = time.monotonic() + self._limits.seconds
-        self._readers.expect(positions)
         with self._readers:
             for _, level in groupby(sorted(positions, key=self._rank), key=self._rank):
                 waiting = [(self._positions[read].clock, read) for read in level]
                 heapq.heapify(waiting)
                 while waiting and not self._is_full and not self._is_late:
                     self._read_block(waiting)
-                self.complete = self.complete and not waiting and not self._stopped
+                self._waiting.update(read for _, read in waiting)
 
     def _rank(self, read: PartName) -> int:
         return -self._sources[read.source].priority
@@ -146,7 +151,8 @@ class Slice:
             if left <= 0 or self._is_late:
                 break
             _, read = heapq.heappop(waiting)
-            piece = self._piece(read, min(size, left))
+            least = self._readers.least(read, len(waiting))
+            piece = self._piece(read, min(max(size, least), left))
             if piece is not None:
                 pieces.setdefault(read.source, []).append(piece)
                 came.append(read)

@@ -59,8 +59,9 @@ class JournalSource(Source):
     Documents with a clock before ``not_before`` or from ``not_after`` on are left out. ``schema`` is a JSON
     schema that each document must fulfil; one that does not fails the epoch, or is counted and left out with
     ``on_invalid="skip"``. Bytes that a journal has lost fail the epoch too, unless ``on_gap="skip"``; and so
-    do documents of a producer that form no transactions, unless ``on_disorder="skip"``: then the transaction
-    that is open there is left out, logged, and counted as one document.
+    do documents of a producer that form no transactions, unless ``on_disorder="skip"``: then what is open
+    there up to that document is left out, logged, and counted as one document. What other journals have of
+    the same transaction is not.
     """
 
     grows = True

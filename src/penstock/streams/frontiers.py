@@ -84,7 +84,7 @@ def look(store: Store, storage: Storage, name: str) -> FrontierView:
         JournalView(n.source, n.part, positions.get(n, Position()), heads[n.source].get(n.part))
         for n in names
     )
-    files = (*session.waiting, *(file for report in reports for file in report.files))
+    files = (*session.waiting, *(file for each in reports for file in (*each.files, *each.held)))
     hints = [session.awaited, *(project_unresolved_hints(report.progress) for report in reports)]
     frontier = functools.reduce(reduce, hints, _marks(views))
     return FrontierView(name, committed, views, sum(file.record.bytes for file in files), frontier)

@@ -96,8 +96,8 @@ class Polled:
     """How far they have come."""
     read: int = 0
     """How many bytes of journals were read."""
-    complete: bool = True
-    """Whether these were read to their end."""
+    unasked: frozenset[PartName] = frozenset()
+    """Those that had not their turn, or could not be read to their end."""
     unfinished: Mapping[PartName, int] = field(default_factory=dict)
     """Where lines begin at the end of journals whose ends are not there yet."""
 
@@ -434,17 +434,19 @@ def _answer(
             {"kind": "line", "source": n.source, "part": n.part, "bytes": offset}
             for n, offset in sliced.unfinished.items()
         ]
+        unasked = json.dumps([[name.source, name.part] for name in sliced.unasked])
+        rows.append({"kind": "unasked", "state": unasked})
         progress = json.dumps(sliced.progress.to_json())
-        end = sliced.complete
-        rows.append({"kind": "progress", "state": progress, "bytes": sliced.read, "finished": end})
+        rows.append({"kind": "progress", "state": progress, "bytes": sliced.read})
     return pa.RecordBatch.from_pylist(rows, schema=_ANSWER)
 
 
 def _gathered(answers: Sequence[Row]) -> Polled:
     states, files, dropped = {}, [], dict[str, int]()
     taken: dict[str, tuple[int, int]] = {}
-    runs, progress, read, complete = list[RunFile](), Frontier(), 0, True
+    runs, progress, read = list[RunFile](), Frontier(), 0
     unfinished: dict[PartName, int] = {}
+    unasked: set[PartName] = set()
     for row in answers:
         if row["kind"] == "states":
             for source, part, state, finished in json.loads(row["state"]):
@@ -461,12 +463,23 @@ def _gathered(answers: Sequence[Row]) -> Polled:
         elif row["kind"] == "progress":
             progress = reduce(progress, Frontier.from_json(json.loads(row["state"])))
             read += row["bytes"]
-            complete = complete and row["finished"]
+        elif row["kind"] == "unasked":
+            unasked.update(PartName(source, part) for source, part in json.loads(row["state"]))
         else:
             rows, size = taken.get(row["source"], (0, 0))
             taken[row["source"]] = rows + row["rows"], size + row["bytes"]
     sizes = {source: size / rows for source, (rows, size) in taken.items()}
-    return Polled(states, tuple(files), dropped, sizes, tuple(runs), progress, read, complete, unfinished)
+    return Polled(
+        states,
+        tuple(files),
+        dropped,
+        sizes,
+        tuple(runs),
+        progress,
+        read,
+        frozenset(unasked),
+        unfinished,
+    )
 
 
 def _by_waiting(share: tuple[Ticket, ...], asked: Mapping[PartName, int]) -> tuple[Ticket, ...]:

@@ -29,8 +29,8 @@ class Sliced:
     progress: Frontier
     read: int = 0
     """Bytes of journals."""
-    complete: bool = True
-    """Whether these were read to their end."""
+    unasked: frozenset[PartName] = frozenset()
+    """Those that had not their turn, or could not be read to their end."""
     unfinished: Mapping[PartName, int] = field(default_factory=dict)
     """Where lines begin whose ends are not there yet."""
 
@@ -69,7 +69,7 @@ class JournalTask:
             slice_ = Slice(journal_sources(sources), writer, limits, self.now)
             slice_.read({read: position_of(str(read), state) for read, state in self.reads.items()})
         states = {name: state_of(name, at) for name, at in slice_.positions.items()}
-        return Sliced(states, slice_.files, slice_.progress, slice_.bytes, slice_.complete, slice_.unfinished)
+        return Sliced(states, slice_.files, slice_.progress, slice_.bytes, slice_.unasked, slice_.unfinished)
 
 
 def journal_tasks(work: ShuffleWork, most: int) -> Iterator[JournalTask]:

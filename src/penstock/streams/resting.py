@@ -27,11 +27,11 @@ class Resting:
         limit = self._clock() - min(_LONGEST, _EACH * len(journals))
         return [read for read in journals if self._since.get(read, limit) <= limit]
 
-    def heard(self, asked: Iterable[PartName], brought: Collection[PartName], *, complete: bool) -> None:
-        """Take note of who had nothing. ``complete``: all were asked, and none has to wait with something."""
+    def heard(self, wanted: Iterable[PartName], busy: Collection[PartName]) -> None:
+        """Take note of who had nothing: all but the ``busy``, who brought something or had not their turn."""
         now = self._clock()
-        for read in asked:
-            if complete and read not in brought:
+        for read in wanted:
+            if read not in busy:
                 self._since[read] = now
             else:
                 self._since.pop(read, None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
@@ -34,6 +34,7 @@ _log = logging.getLogger(__name__)
 
 _NAMED = 5
 _REMEMBERED = 4
+_RECENTLY = 10.0
 _FILES = 2000
 _SHOWN_PER_SECOND = 8 << 20
 """What a queue is filled with at the least, on a slow machine."""
@@ -76,7 +77,8 @@ class Shuffle:
         self._promotions: tuple[Promotion, ...] = ()
         self._spent: tuple[str, ...] = ()
         self._held: tuple[RunFile, ...] = ()
-        self._unfinished: dict[PartName, tuple[int, float]] = {}
+        self._unfinished: dict[PartName, tuple[int, float, float]] = {}
+        """Where a line begins that has no end, since when, and when that was seen last."""
         self._known: Pointer | None = None
         self._written: dict[Pointer, Session | Report] = {}
         self._epoch = 0
@@ -147,7 +149,13 @@ class Shuffle:
 
     def check_hints(self, patience: float) -> None:
         """Raise `HintNotReached` if documents wait for what was not read for that many seconds."""
-        stalled = self._session.stalled(self._clock(), patience)
+        # A transaction that is being handed on stands still at its ack, and others wait for that.
+        busy = {file.source for file in self._held}
+        stalled = [
+            each
+            for each in self._session.stalled(self._clock(), patience)
+            if each[0].partition("/")[0] not in busy
+        ]
         if stalled:
             named = [
                 f"{journal.partition('/')[2]} (producer {producer:012x}, clock {clock})"
@@ -162,8 +170,14 @@ class Shuffle:
 
     def check_lines(self, patience: float) -> None:
         """Raise `LineUnfinished` if journals of this instance end in the middle of a line for so long."""
-        since = self._clock() - patience
-        named = [f"{n.part} (offset {offset})" for n, (offset, at) in self._unfinished.items() if at <= since]
+        now = self._clock()
+        # Where nothing is read for lack of room, nobody knows whether the end is there by now.
+        recently = now - max(patience, _RECENTLY)
+        named = [
+            f"{name.part} (offset {offset})"
+            for name, (offset, since, seen) in list(self._unfinished.items())
+            if since <= now - patience and seen >= recently
+        ]
         if named:
             raise LineUnfinished(
                 f"journals end in the middle of a line: {_some(sorted(named))}",
@@ -209,14 +223,13 @@ class Shuffle:
         work: ShuffleWork,
         states: Mapping[PartName, PartState],
         unfinished: Mapping[PartName, int],
-        *,
-        complete: bool,
+        unasked: Collection[PartName],
     ) -> None:
         """Take note of the journals that had nothing new, and of lines whose ends are not there yet."""
-        self._resting.heard(work.reads, states.keys(), complete=complete)
+        self._resting.heard(work.reads, {*states, *unasked})
         known, now = self._unfinished, self._clock()
         found = {
-            name: known[name] if name in known and known[name][0] == offset else (offset, now)
+            name: (offset, known[name][1] if name in known and known[name][0] == offset else now, now)
             for name, offset in unfinished.items()
         }
         # Of those that were not asked, nothing new is known.

@@ -226,7 +226,7 @@ class StreamWorker(Participant):
         polled = self._ingestion.poll(
             prefix, parts, limits or self._allowance.least, thresholds, self._asked, work
         )
-        self._shuffle.heard(work, polled.states, polled.unfinished, complete=polled.complete)
+        self._shuffle.heard(work, polled.states, polled.unfinished, polled.unasked)
         reach("stream.polled")
         self._asked.update(dict.fromkeys(polled.states, barrier.epoch))
         self._allowance.learn(polled)
