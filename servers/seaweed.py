@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from servers.packages import Missing
 from servers.ports import free_ports
 
 _START = 30.0
+_TRIES = 3
 _PORTS = (
     "s3.port",
     "s3.port.grpc",
@@ -60,6 +61,22 @@ def seaweed() -> Iterator[Seaweed]:
 
     Raises `Missing` where the program is not installed.
     """
+    with ExitStack() as stack:
+        yield _started(stack)
+
+
+def _started(stack: ExitStack) -> Seaweed:
+    """A server that answers. A port that was free may be taken by the time it is used, so it is tried again."""
+    for _ in range(_TRIES - 1):
+        try:
+            return stack.enter_context(_attempt())
+        except RuntimeError as error:
+            print(error, file=sys.stderr)
+    return stack.enter_context(_attempt())
+
+
+@contextmanager
+def _attempt() -> Iterator[Seaweed]:
     ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
     server = Seaweed(f"http://127.0.0.1:{ports['s3.port']}", "penstock-user", "penstock-secret", "penstock")
     with tempfile.TemporaryDirectory(prefix="seaweed-") as name:

@@ -176,7 +176,8 @@ def test_bytes_that_are_gone_up_to_the_ack_do_not_hold_it_up_for_ever(desk: Desk
     assert desk.at("j").lost == sum(map(len, written)) and not desk.at("j").held
 
 
-def test_of_a_transaction_whose_begin_is_gone_nothing_is_shown(desk: Desk) -> None:
+@pytest.mark.parametrize("after", [0, 1], ids=["all of it was read", "some of it comes with the ack"])
+def test_of_a_transaction_whose_begin_is_gone_nothing_is_shown(desk: Desk, after: int) -> None:
     desk.sources.clear()
     desk.source(key=["/id"], on_gap="skip")
     desk.write("j", *documents(1, 1))
@@ -185,6 +186,6 @@ def test_of_a_transaction_whose_begin_is_gone_nothing_is_shown(desk: Desk) -> No
     assert desk.ids() == []
     for path in before:
         path.unlink()
-    desk.write("j", ack(2), line(3, 3))
-    assert desk.ids() == [3]
+    desk.write("j", *documents(3, after), ack(3), line(4, 4), line(5, 5, Flag.CONTINUE), ack(6))
+    assert desk.ids() == [4, 5]
     assert desk.at("j").lost == len(documents(1, 1)[0]) and desk.at("j").left_out == 1

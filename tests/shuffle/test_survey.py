@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
 
 from penstock.journals import Journals, listing
+from penstock.shuffle import slices
 from penstock.shuffle.positions import Position
 from penstock.shuffle.readers import Readers
 from penstock.shuffle.runs import RunWriter
@@ -127,15 +129,17 @@ def test_a_listing_that_takes_long_leaves_time_to_read(
     reads = {PartName("s", name): Position(HALF) for name in names[:7]} | {
         PartName("s", names[7]): Position()
     }
-    objects = listing.objects
+    objects, passed = listing.objects, 0.0
 
     def slowly(storage: Storage, prefix: str) -> Iterator[listing.File]:
-        time.sleep(0.3)
+        nonlocal passed
+        passed += 120
         return objects(storage, prefix)
 
     monkeypatch.setattr(listing, "objects", slowly)
+    monkeypatch.setattr(slices, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed))
     with RunWriter(Storage(tmp_path / "work"), "runs/1", 1, None) as writer:
-        slice_ = Slice({"s": source}, writer, SliceLimits(1 << 20, 1 << 20, 0.2), 1 << 63)
+        slice_ = Slice({"s": source}, writer, SliceLimits(1 << 20, 1 << 20, 60), 1 << 63)
         slice_.read(reads)
     assert slice_.bytes == HALF and not slice_.unasked
 

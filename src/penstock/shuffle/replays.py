@@ -96,6 +96,7 @@ class Replays:
             read, producer = groups.reads[replay.group], groups.producers[replay.group]
             known = self._positions[read].held.get(producer)
             if self._is_broken(read, replay):
+                out.append(read.part)
                 self.held[read, producer] = Held(replay.end, replay.after)
                 continue
             going, at = {replay.group: replay}, replay.end
@@ -110,6 +111,15 @@ class Replays:
             self.held[read, producer] = Held(at, going[replay.group].after, files)
         return out
 
+    def sorted_out(self, groups: Groups, replays: list[Replay]) -> tuple[list[Replay], list[Replay]]:
+        """Those of which bytes are gone, so that nothing of them may be handed on; and the others."""
+        broken = [
+            replay
+            for replay in replays
+            if self._is_broken(groups.reads[replay.group], self._rest(groups, replay))
+        ]
+        return broken, [replay for replay in replays if replay not in broken]
+
     def all(self, source: str, groups: Groups, replays: list[Replay]) -> list[str]:
         """Read transactions again from their begin, and hand on what was read of them before this call."""
         out: list[str] = []
@@ -118,9 +128,6 @@ class Replays:
         going: dict[int, Replay] = {}
         for replay in (self._rest(groups, each) for each in replays):
             read = groups.reads[replay.group]
-            if self._is_broken(read, replay):
-                out.append(read.part)
-                continue
             going[replay.group] = replay
             spans[read] = _joined(spans.get(read), replay)
             held = self._positions[read].held.get(groups.producers[replay.group])

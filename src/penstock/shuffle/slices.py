@@ -186,12 +186,14 @@ class Slice:
         for group, wrong in decision.dropped:
             _log.warning("%s; the transaction is skipped", wrong.told(*groups.name(group)).what)
             left_out.append(groups.reads[group].part)
-        chosen = np.flatnonzero(decision.verdict == vector.SETTLED)
+        broken, whole = self._replays.sorted_out(groups, decision.replays)
+        left_out += [groups.reads[replay.group].part for replay in broken]
+        chosen = np.flatnonzero(_settled(groups, decision, broken))
         left_out += self._hand_on(
             source, lines, chosen, decision.commit[chosen], groups.ids[groups.group[chosen]]
         )
-        if decision.replays:
-            left_out += self._replays.all(source, groups, decision.replays)
+        if whole:
+            left_out += self._replays.all(source, groups, whole)
         self._note(source, lines, groups, decision, ends, left_out)
         self._note_hints(source, lines, groups)
         return sum(ends[piece.journal] - piece.begin for piece in pieces)
@@ -344,6 +346,14 @@ class Slice:
         key = journal, mark.producer
         before = self._marks.get(key)
         self._marks[key] = mark if before is None else farther(before, mark)
+
+
+def _settled(groups: Groups, decision: vector.Decision, broken: list[vector.Replay]) -> Array:
+    """Which documents are committed, without those of transactions whose begin is gone."""
+    settled: Array = decision.verdict == vector.SETTLED
+    for each in broken:
+        settled &= (groups.group != each.group) | (decision.commit != np.uint64(each.upto))
+    return settled
 
 
 def _still_held(before: Position, moved: Mapping[int, Track]) -> Mapping[int, Held]:
