@@ -66,7 +66,7 @@ def seaweed() -> Iterator[Seaweed]:
 
 
 def _started(stack: ExitStack) -> Seaweed:
-    """A server that answers. A port that was free may be taken by the time it is used, so it is tried again."""
+    """A server that answers. A port that was free may be taken when it is used, so it is tried again."""
     for _ in range(_TRIES - 1):
         try:
             return stack.enter_context(_attempt())
