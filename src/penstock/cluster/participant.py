@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from penstock.cluster.model import Ack, Barrier, Control, Decision, Kind, Outcome, Scope, Seat, Snapshot
 from penstock.cluster.records import Records
 from penstock.cluster.room import Room
-from penstock.errors import SessionLost, UsageError
+from penstock.errors import PenstockError, SessionLost, UsageError
 
 _log = logging.getLogger(__name__)
 
@@ -207,7 +207,7 @@ class Participation:
         try:
             self._participant.assigned(assignment, decision)
         except Exception as error:
-            _log.exception("version %d of the owners of %s fails", assignment.version, self._scope)
+            _note(f"version {assignment.version} of the owners of {self._scope} fails", error)
             self._version, self._failed = 0, (assignment.version, _said(error))
             return
         self._version, self._failed = assignment.version, None
@@ -253,7 +253,7 @@ class Participation:
         try:
             return self._participant.prepare(barrier)
         except Exception as error:
-            _log.exception("epoch %d of %s is refused", barrier.epoch, self._scope)
+            _note(f"epoch {barrier.epoch} of {self._scope} is refused", error)
             return Work(refusal=_said(error))
 
     def _excuse(self, barrier: Barrier) -> Work:
@@ -264,6 +264,14 @@ class Participation:
 
     def _has_failed(self, version: int) -> bool:
         return self._failed is not None and self._failed[0] == version
+
+
+def _note(what: str, error: Exception) -> None:
+    """The leader tells why. Only of an error that nobody foresaw does anybody need to know the place."""
+    if isinstance(error, PenstockError):
+        _log.info("%s: %s", what, error)
+    else:
+        _log.exception("%s", what)
 
 
 def _said(error: Exception) -> str:
