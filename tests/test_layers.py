@@ -15,7 +15,7 @@ import penstock.errors
 LAYERS: list[set[str]] = [
     {"durable", "errors", "names", "ranges", "stamps"},
     {"failpoints", "settings", "tls"},
-    {"certs", "config", "tables"},
+    {"certs", "config", "dialect", "tables"},
     {"storage", "store"},
     {"spark"},
     {"catalog", "claims", "cluster"},
@@ -28,6 +28,7 @@ LAYERS: list[set[str]] = [
     {"children", "job"},
     {"instances", "stream_job"},
     {"stream_instances"},
+    {"gateway"},
     {"cli"},
 ]
 # What people import or run gathers names from everywhere.

@@ -45,6 +45,7 @@
         │   └── JournalTruncated
         ├── CatalogError               a statement of the catalog cannot be rebuilt
         │   └── CatalogConflict
+        ├── SqlError                   a statement of a client cannot be carried out
         ├── CorruptFile
         └── MissingPackage
 
@@ -367,6 +368,38 @@ class CatalogConflict(CatalogError):
     """The catalog is not at the version that was expected."""
 
     code = "catalog-conflict"
+
+
+class SqlError(TerminalError):
+    """A statement cannot be carried out.
+
+    ``sqlstate`` is PostgreSQL's five-letter code for it. ``position`` counts characters of the statement from 0;
+    None where no place is known.
+    """
+
+    code = "sql"
+
+    def __init__(
+        self,
+        what: str | None = None,
+        *,
+        left: str | None = None,
+        hint: str | None = None,
+        sqlstate: str = "XX000",
+        position: int | None = None,
+    ) -> None:
+        super().__init__(what, left=left, hint=hint)
+        self.sqlstate = sqlstate
+        self.position = position
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_sql, (self.what, self.left, self.hint, self.sqlstate, self.position)
+
+
+def _rebuild_sql(
+    what: str, left: str | None, hint: str | None, sqlstate: str, position: int | None
+) -> SqlError:
+    return SqlError(what, left=left, hint=hint, sqlstate=sqlstate, position=position)
 
 
 class CorruptFile(TerminalError):

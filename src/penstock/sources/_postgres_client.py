@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from penstock.errors import InputError, MissingPackage, TransientError, UsageError
+from penstock.errors import InputError, TransientError, UsageError
 
 if TYPE_CHECKING:
     import psycopg
@@ -30,14 +30,10 @@ _REFUSED = re.compile(
 
 
 def psycopg_package() -> Any:
-    try:
-        import psycopg
-        import psycopg.conninfo
-        import psycopg.sql
-    except ImportError:
-        raise MissingPackage(
-            "a PostgreSQL source needs psycopg", hint="pip install 'penstock[postgres]'"
-        ) from None
+    import psycopg
+    import psycopg.conninfo
+    import psycopg.sql
+
     return psycopg
 
 

@@ -33,10 +33,8 @@ def connected(url: str) -> Iterator[psycopg.Connection]:
 
     What PostgreSQL refuses inside is raised as a `PenstockError`.
     """
-    try:
-        import psycopg
-    except ImportError as error:
-        raise MissingPackage("PostgreSQL needs psycopg", hint="pip install 'penstock[postgres]'") from error
+    import psycopg
+
     try:
         with psycopg.connect(url, connect_timeout=_WAIT_SECONDS, client_encoding="UTF8") as connection:
             yield connection

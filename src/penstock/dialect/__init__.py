@@ -1,0 +1,3 @@
+"""SQL as people write it: what a text holds, what a statement touches, and how Spark says the same."""
+
+from __future__ import annotations
