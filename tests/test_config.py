@@ -12,6 +12,7 @@ from penstock.config import (
     ClusterConfig,
     Config,
     RunConfig,
+    ServeConfig,
     SparkConfig,
     StreamConfig,
     cache_directory,
@@ -60,6 +61,7 @@ def test_every_dataclass_field_is_a_setting() -> None:
     keys = {key for key, _, _ in load(environ={}).items()}
     sections = {
         "run": RunConfig,
+        "serve": ServeConfig,
         "stream": StreamConfig,
         "spark": SparkConfig,
         "cluster": ClusterConfig,

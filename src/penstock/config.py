@@ -51,7 +51,12 @@ class RunConfig:
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
-    """How instances agree on who leads, who owns what and what is committed. Times are seconds."""
+    """How instances agree on who leads, who owns what and what is committed. Times are seconds.
+
+    From ``coordinator_address`` on they are of coordinators and workers. A worker asks one of these addresses
+    (``HOST:PORT``, several with commas) to let it in, and then says every ``heartbeat_every`` that it lives;
+    after ``dead_after`` of silence it is taken for dead. ``worker_cores`` 0 means all there are.
+    """
 
     name: str = "default"
     vnodes: int = 256
@@ -60,6 +65,42 @@ class ClusterConfig:
     member_ttl: float = 6.0
     barrier_timeout: float = 30.0
     history: int = 64
+    coordinator_address: str = "127.0.0.1:9090"
+    worker_id: str | None = None
+    rpc_port: int = 9090
+    join_token: str | None = field(default=None, repr=False)
+    heartbeat_every: float = 10.0
+    dead_after: float = 30.0
+    worker_cores: int = 0
+    worker_memory: str = "1g"
+
+
+@dataclass(frozen=True, slots=True)
+class ServeConfig:
+    """How clients are served. Port 0 means any that is free; the web listens at ``port`` + 1000 by default.
+
+    ``max_running`` statements run on Spark at once and ``max_queued`` wait. A result of up to
+    ``result_memory`` bytes is held in memory; a larger one goes through files. ``paths`` are the folders and
+    URLs below which SQL may make tables; without any, the project's folder.
+    """
+
+    role: str = "standalone"
+    bind_address: str = "127.0.0.1"
+    port: int = 5432
+    web_port: int | None = None
+    max_connections: int = 1000
+    max_running: int = 100
+    max_queued: int = 1000
+    result_memory: int = 256 << 20
+    statement_timeout: float | None = None
+    paths: tuple[str, ...] = ()
+
+    @property
+    def web(self) -> int:
+        """The port of the web page and the HTTP interface."""
+        if self.web_port is not None:
+            return self.web_port
+        return self.port + 1000 if self.port else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +148,7 @@ class Config:
     spark: SparkConfig = field(default_factory=SparkConfig)
     cluster: ClusterConfig = ClusterConfig()
     stream: StreamConfig = StreamConfig()
+    serve: ServeConfig = ServeConfig()
     tls: Tls | None = None
     store_password: str | None = field(default=None, repr=False)
     path: Path | None = None
@@ -267,6 +309,8 @@ def _unknown(what: str, name: str, known: list[str]) -> NoReturn:
 def _resolve(key: str, value: object, base: Path) -> object:
     if key == "store":
         return _absolute_store(str(value), base)
+    if key == "serve.paths" and isinstance(value, tuple):
+        return tuple(_absolute_path(path, base) for path in value)
     paths = key == "storage" or key.startswith("tls.")
     return _absolute_path(str(value), base) if paths else value
 
@@ -293,6 +337,7 @@ def _build(values: Mapping[str, Any], path: Path | None, origins: Mapping[str, s
         spark=SparkConfig(**table("spark")),
         cluster=ClusterConfig(**table("cluster")),
         stream=StreamConfig(**table("stream")),
+        serve=ServeConfig(**table("serve")),
         tls=_tls(table("tls")),
         store_password=values.get("store_password"),
         path=path,
@@ -323,6 +368,12 @@ def _check(config: Config) -> None:
             f"cluster.renew_every = {cluster.renew_every:g} s is more than half of "
             f"cluster.lease_ttl = {cluster.lease_ttl:g} s",
             hint="a leader that misses one renewal must have time for another: lower cluster.renew_every",
+        )
+    if cluster.dead_after < 2 * cluster.heartbeat_every:
+        raise ConfigError(
+            f"cluster.dead_after = {cluster.dead_after:g} s is less than two of "
+            f"cluster.heartbeat_every = {cluster.heartbeat_every:g} s",
+            hint="a worker that misses one heartbeat must have time for another: raise cluster.dead_after",
         )
     if config.stream.retain_bytes > config.stream.queue_bytes:
         raise ConfigError(

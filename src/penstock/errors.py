@@ -373,8 +373,8 @@ class CatalogConflict(CatalogError):
 class SqlError(TerminalError):
     """A statement cannot be carried out.
 
-    ``sqlstate`` is PostgreSQL's five-letter code for it. ``position`` counts characters of the statement from 0;
-    None where no place is known.
+    ``sqlstate`` is PostgreSQL's five-letter code for it. ``position`` counts characters of the statement from
+    0; None where no place is known.
     """
 
     code = "sql"

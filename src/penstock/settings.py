@@ -77,6 +77,14 @@ def _text(pattern: str, what: str) -> Setting:
     return Setting(parse, text=True)
 
 
+def _texts(raw: object) -> tuple[str, ...]:
+    if isinstance(raw, str):
+        raw = [raw]
+    if not isinstance(raw, list) or not all(isinstance(each, str) and each for each in raw):
+        raise ValueError("must be a list of texts")
+    return tuple(raw)
+
+
 def _spark_conf(raw: object) -> dict[str, str]:
     if not isinstance(raw, Mapping):
         raise ValueError("must be a table of Spark settings")
@@ -100,6 +108,8 @@ def _spark_settings(table: Mapping[str, object], prefix: str) -> list[tuple[str,
             raise ValueError(f"{key} must be text, a number, true or false")
     return settings
 
+
+_MEMORY = _text(r"[1-9]\d*[mMgG]", 'an amount of memory such as "1g" or "1500m"')
 
 SETTINGS: Mapping[str, Setting] = {
     "store": _text(r"[a-z][a-z0-9+]*://.+", 'a store URL such as "sqlite:///.penstock/store.db"'),
@@ -125,6 +135,28 @@ SETTINGS: Mapping[str, Setting] = {
     "cluster.member_ttl": Setting(_duration),
     "cluster.barrier_timeout": Setting(_duration),
     "cluster.history": _whole(8),
+    "cluster.coordinator_address": _text(
+        r"[^,\s]+:\d+(,[^,\s]+:\d+)*", 'HOST:PORT of a coordinator, several with commas: "h1:9090,h2:9090"'
+    ),
+    "cluster.worker_id": _text(
+        r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", "letters, digits, -, _ and ., at most 100"
+    ),
+    "cluster.rpc_port": _whole(0, 65_535),
+    "cluster.join_token": _text(r"\S{16,}", "a token of `penstock cluster token`, as text"),
+    "cluster.heartbeat_every": Setting(_duration),
+    "cluster.dead_after": Setting(_duration),
+    "cluster.worker_cores": _whole(0),
+    "cluster.worker_memory": _MEMORY,
+    "serve.role": _text(r"standalone|coordinator|worker", "standalone, coordinator or worker"),
+    "serve.bind_address": _text(r"[0-9A-Za-z_.:-]+", "an address or a host name of this machine"),
+    "serve.port": _whole(0, 65_535),
+    "serve.web_port": _whole(0, 65_535),
+    "serve.max_connections": _whole(1),
+    "serve.max_running": _whole(1),
+    "serve.max_queued": _whole(0),
+    "serve.result_memory": Setting(_size),
+    "serve.statement_timeout": Setting(_duration),
+    "serve.paths": Setting(_texts),
     "stream.epoch_every": Setting(_duration),
     "stream.max_rows": _whole(1),
     "stream.max_bytes": Setting(_size),
@@ -138,7 +170,7 @@ SETTINGS: Mapping[str, Setting] = {
         r"local(-cluster)?(\[[^\]]+\])?|yarn|(spark|k8s|sc)://.+|k8s:.+",
         "local[*], local[N], spark://HOST:PORT, yarn, k8s://… or sc://HOST:PORT",
     ),
-    "spark.memory": _text(r"[1-9]\d*[mMgG]", 'an amount of memory such as "1g" or "1500m"'),
+    "spark.memory": _MEMORY,
     "spark.fast_start": Setting(_flag),
     "spark.train_archive": Setting(_flag),
     "spark.conf": Setting(_spark_conf, table=True),

@@ -1,7 +1,7 @@
 """What the protocols ask of the engine, and what they get.
 
-Everything here blocks, because Spark does: an asynchronous server calls it from threads. A result is pulled, batch
-by batch, so whoever reads slowly slows the query and fills no memory.
+Everything here blocks, because Spark does: an asynchronous server calls it from threads. A result is pulled,
+batch by batch, so whoever reads slowly slows the query and fills no memory.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ PUBLIC = "public"
 class User:
     """Who asks, and what that person may do. ``schemas`` None means every one.
 
-    ``writes`` allows to create and drop views, tables and schemas. An ``admin`` may do everything, and sees and
-    cancels the queries of others.
+    ``writes`` allows to create and drop views, tables and schemas. An ``admin`` may do everything, and sees
+    and cancels the queries of others.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a result: ``type`` is what batches hold, ``oid`` and ``typmod`` what PostgreSQL calls it."""
+    """A column of a result: ``type`` is what batches hold; ``oid`` and ``typmod`` are PostgreSQL's type."""
 
     name: str
     type: pa.DataType
@@ -68,8 +68,8 @@ class Column:
 class Prepared:
     """A statement that was understood but not run.
 
-    ``parameters`` are the type oids of ``$1``, ``$2`` …; ``columns`` is None for one that gives no rows. ``tag`` is
-    what PostgreSQL says when it is done, without counts: ``SELECT``, ``CREATE VIEW``.
+    ``parameters`` are the type oids of ``$1``, ``$2`` …; ``columns`` is None for one that gives no rows.
+    ``tag`` is what PostgreSQL says when it is done, without counts: ``SELECT``, ``CREATE VIEW``.
     """
 
     sql: str
@@ -105,8 +105,8 @@ class Execution(ABC):
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, once, in order; nothing for a statement without rows.
 
-        Work that has no rows (a CREATE VIEW) is done when this is exhausted, not before. Raises `SqlError`; after
-        `cancel` one with sqlstate 57014.
+        Work that has no rows (a CREATE VIEW) is done when this is exhausted, not before. Raises `SqlError`;
+        after `cancel` one with sqlstate 57014.
         """
 
     @abstractmethod
@@ -123,7 +123,7 @@ class Relay(Execution):
 
     @abstractmethod
     def rows(self, *, binary: bool) -> Iterator[Sequence[Sequence[bytes | None]]]:
-        """The rows in PostgreSQL's own text or binary format, in chunks. Instead of `batches`, not beside it."""
+        """The rows in PostgreSQL's own text or binary format, in chunks: instead of `batches`."""
 
 
 class Connection(ABC):
@@ -136,14 +136,14 @@ class Connection(ABC):
     def prepare(self, sql: str, parameters: Sequence[int] = ()) -> Prepared:
         """Understand one statement. ``parameters`` are oids that the client gave, 0 where it gave none.
 
-        Raises `SqlError` with the place of the fault. Statements about the protocol's own things (transactions,
-        cursors, prepared statements, settings, COPY) do not come here.
+        Raises `SqlError` with the place of the fault. Statements about the protocol's own things
+        (transactions, cursors, prepared statements, settings, COPY) do not come here.
         """
 
     @abstractmethod
     def execute(self, prepared: Prepared, parameters: Sequence[object] = ()) -> Execution:
-        """Begin to run it, with values as Python has them: None, bool, int, float, Decimal, str, bytes, date, time,
-        datetime, timedelta, UUID, and lists of these.
+        """Begin to run it, with values as Python has them: None, bool, int, float, Decimal, str, bytes, date,
+        time, datetime, timedelta, UUID, and lists of these.
 
         Returns at once, before the statement is admitted; waiting happens in `Execution.batches`. The setting
         ``statement_timeout`` of the connection counts from here.
@@ -201,7 +201,7 @@ class Engine(ABC):
 
     @abstractmethod
     def cancel(self, query: str, user: User) -> bool:
-        """Cancel a query by its id; whether there was such a one of this user (any, for an admin) that ran."""
+        """Cancel a query by its id; whether one of this user's (any, for an admin) was there to cancel."""
 
     @abstractmethod
     def ready(self) -> str | None:
