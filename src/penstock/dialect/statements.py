@@ -1,0 +1,197 @@
+"""Which kind of statement a text is: `split` cuts it into statements, `classify` says what one asks for.
+
+This reads no further than it must: whether a query is well formed, what it reads and whether that is allowed is
+found by `penstock.dialect.analysis`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from penstock.dialect import session_commands as session
+from penstock.dialect import table_commands as tables
+from penstock.dialect.commands import (
+    Begin,
+    CloseCursor,
+    Command,
+    Commit,
+    CopyIn,
+    CopyOptions,
+    CopyOut,
+    CreateSchema,
+    CreateTable,
+    CreateView,
+    Deallocate,
+    Declare,
+    Discard,
+    Drop,
+    Empty,
+    ExecuteStatement,
+    Explain,
+    Fetch,
+    Listen,
+    Notify,
+    PrepareStatement,
+    Query,
+    Release,
+    Reset,
+    Rollback,
+    RollbackTo,
+    Savepoint,
+    SetVariable,
+    Show,
+    Unlisten,
+    Unsupported,
+)
+from penstock.dialect.copy_command import copy
+from penstock.dialect.lexing import SYMBOL, WORD, Piece, split
+from penstock.dialect.reader import Reader
+from penstock.errors import SqlError
+
+__all__ = [
+    "Begin",
+    "CloseCursor",
+    "Command",
+    "Commit",
+    "CopyIn",
+    "CopyOptions",
+    "CopyOut",
+    "CreateSchema",
+    "CreateTable",
+    "CreateView",
+    "Deallocate",
+    "Declare",
+    "Discard",
+    "Drop",
+    "Empty",
+    "ExecuteStatement",
+    "Explain",
+    "Fetch",
+    "Listen",
+    "Notify",
+    "Piece",
+    "PrepareStatement",
+    "Query",
+    "Release",
+    "Reset",
+    "Rollback",
+    "RollbackTo",
+    "Savepoint",
+    "SetVariable",
+    "Show",
+    "Unlisten",
+    "Unsupported",
+    "classify",
+    "split",
+]
+
+_WRITES = frozenset({"insert", "update", "delete", "merge"})
+_NOT_HERE = "Only queries, views and external tables are supported here."
+_OUTSIDE = "The server's files, jars and settings are set up where it is started: see penstock.toml."
+_UNSUPPORTED: dict[str, str | None] = {
+    **dict.fromkeys([*_WRITES, "truncate", "replace", "upsert"], tables.WRITTEN_ELSEWHERE),
+    **dict.fromkeys(
+        ["add", "load", "cache", "uncache", "clear", "refresh", "list", "msck", "repair"], _OUTSIDE
+    ),
+    **dict.fromkeys(["grant", "revoke", "reassign", "security"], "Use `penstock users` to manage users."),
+    **dict.fromkeys(["alter", "comment", "import", "call", "do", "lock", "rename"], _NOT_HERE),
+    **dict.fromkeys(["vacuum", "analyze", "analyse", "cluster", "reindex", "checkpoint", "optimize"], None),
+}
+
+
+@functools.lru_cache(maxsize=1024)
+def classify(text: str, dialect: str = "auto") -> Command:
+    """What the statement asks for. Raises `SqlError` 42601 with the place where it cannot be read."""
+    reader = Reader(text, dialect)
+    token = reader.token
+    if token is None:
+        return Empty()
+    if any(inner.kind == SYMBOL and inner.text == ";" for inner in reader.tokens):
+        what = "cannot insert multiple commands into a prepared statement"
+        raise SqlError(what, sqlstate="42601", hint="Send one statement at a time.")
+    if token.kind == SYMBOL and token.text == "(":
+        return _query(reader)
+    if token.kind != WORD:
+        reader.fail()
+    read = _READERS.get(token.value)
+    if read is not None:
+        return read(reader)
+    if token.value in _UNSUPPORTED:
+        return _unsupported(reader, token.value)
+    reader.fail()
+
+
+def _query(reader: Reader) -> Command:
+    """SELECT, WITH, VALUES and what is in parentheses, unless it writes or locks rows."""
+    depth, follows = 0, ""
+    with_clause = reader.sees("with")
+    for number, token in enumerate(reader.tokens):
+        if token.kind == SYMBOL:
+            depth += {"(": 1, ")": -1}.get(token.text, 0)
+        elif token.kind == WORD and not depth:
+            if with_clause and follows == ")" and token.value in _WRITES:
+                return _unsupported(reader, token.value)
+            after = reader.tokens[number + 1].value if number + 1 < len(reader.tokens) else ""
+            if token.value == "for" and after in ("update", "share", "no", "key"):
+                hint = "Leave FOR UPDATE or FOR SHARE out: nothing here is written in transactions."
+                return Unsupported("SELECT", "Rows cannot be locked", hint)
+            if token.value == "into" and follows != ".":
+                return Unsupported("SELECT INTO", "SELECT INTO is not supported", tables.WRITTEN_ELSEWHERE)
+        follows = token.value
+    reader.at = 0
+    text, offset = reader.rest()
+    return Query(text, offset)
+
+
+def _table(reader: Reader) -> Command:
+    """``TABLE x`` is short for SELECT * FROM x."""
+    reader.expect("table")
+    rest, start = reader.rest()
+    lead = "SELECT * FROM "
+    return Query(lead + rest, start - len(lead))
+
+
+def _show(reader: Reader) -> Command:
+    return tables.spark_show(reader) or session.show(reader)
+
+
+def _unsupported(reader: Reader, word: str) -> Command:
+    tag = word.upper()
+    words = [token.value.upper() for token in reader.tokens[:2] if token.kind == WORD]
+    if word in ("alter", "add", "cache", "load", "refresh", "list", "import", "truncate") and len(words) == 2:
+        tag = " ".join(words)
+    return Unsupported(tag, f"{tag} is not supported", _UNSUPPORTED.get(word))
+
+
+_READERS: dict[str, Callable[[Reader], Command]] = {
+    **dict.fromkeys(["select", "with", "values", "from"], _query),
+    "table": _table,
+    "show": _show,
+    "copy": copy,
+    "begin": session.begin,
+    "start": session.begin,
+    **dict.fromkeys(["commit", "end", "abort"], session.commit),
+    "rollback": session.rollback,
+    "savepoint": session.savepoint,
+    "release": session.release,
+    "set": session.set_,
+    "reset": session.reset,
+    "declare": session.declare,
+    "fetch": session.fetch,
+    "move": session.fetch,
+    "close": session.close,
+    "prepare": session.prepare,
+    "execute": session.execute,
+    "deallocate": session.deallocate,
+    "discard": session.discard,
+    "listen": session.listen,
+    "unlisten": session.unlisten,
+    "notify": session.notify,
+    "use": session.use,
+    "explain": tables.explain,
+    "create": tables.create,
+    "drop": tables.drop,
+    "describe": tables.describe,
+    "desc": tables.describe,
+}
