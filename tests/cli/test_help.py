@@ -32,6 +32,7 @@ GROUPS = {
     "journal": ["ls", "cat", "tail", "append", "ack", "verify", "frontier"],
     "cluster": ["status", "members", "leader", "assignments", "barriers", "epochs", "ping", "join"],
     "catalog": ["show", "add", "drop", "history"],
+    "users": ["add", "alter", "passwd", "drop", "list"],
     "certs": ["init", "issue", "rotate", "show"],
 }
 COMMANDS = [

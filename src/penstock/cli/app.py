@@ -31,6 +31,7 @@ COMMANDS = {
     "journal": "Look at journals, read, check and append to them.",
     "cluster": "Take part in a cluster, and look at it.",
     "catalog": "Look at the ordered DDL that rebuilds everything, or change it.",
+    "users": "Say who may connect to the SQL gateway, and what they may do.",
     "certs": "Make and replace certificates for mutual TLS, with a private CA.",
     "doctor": "Find out what is missing here.",
     "config": "Look at the configuration.",
