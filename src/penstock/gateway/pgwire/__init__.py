@@ -1,0 +1,3 @@
+"""PostgreSQL's wire protocol."""
+
+from __future__ import annotations

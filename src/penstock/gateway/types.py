@@ -1,0 +1,264 @@
+"""PostgreSQL's types, and how they match those of Arrow and Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.gateway.base import Column
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BOOL = 16
+BYTEA = 17
+CHAR = 18
+NAME = 19
+INT8 = 20
+INT2 = 21
+INT4 = 23
+TEXT = 25
+OID = 26
+JSON = 114
+FLOAT4 = 700
+FLOAT8 = 701
+UNKNOWN = 705
+BPCHAR = 1042
+VARCHAR = 1043
+DATE = 1082
+TIME = 1083
+TIMESTAMP = 1114
+TIMESTAMPTZ = 1184
+INTERVAL = 1186
+NUMERIC = 1700
+RECORD = 2249
+VOID = 2278
+UUID = 2950
+JSONB = 3802
+
+BOOL_ARRAY = 1000
+BYTEA_ARRAY = 1001
+CHAR_ARRAY = 1002
+NAME_ARRAY = 1003
+INT2_ARRAY = 1005
+INT4_ARRAY = 1007
+TEXT_ARRAY = 1009
+BPCHAR_ARRAY = 1014
+VARCHAR_ARRAY = 1015
+INT8_ARRAY = 1016
+FLOAT4_ARRAY = 1021
+FLOAT8_ARRAY = 1022
+OID_ARRAY = 1028
+TIMESTAMP_ARRAY = 1115
+DATE_ARRAY = 1182
+TIME_ARRAY = 1183
+TIMESTAMPTZ_ARRAY = 1185
+INTERVAL_ARRAY = 1187
+NUMERIC_ARRAY = 1231
+JSON_ARRAY = 199
+UUID_ARRAY = 2951
+JSONB_ARRAY = 3807
+RECORD_ARRAY = 2287
+
+_LARGEST_PRECISION = 38
+_TYPMOD_HEADER = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Type:
+    oid: int
+    array: int
+    size: int
+    """Bytes of a value as PostgreSQL stores it; -1 if it varies."""
+    name: str
+    """As `format_type` of PostgreSQL says it, which is also how DDL spells it."""
+    spark: str
+
+
+_TYPES = (
+    _Type(BOOL, BOOL_ARRAY, 1, "boolean", "BOOLEAN"),
+    _Type(BYTEA, BYTEA_ARRAY, -1, "bytea", "BINARY"),
+    _Type(CHAR, CHAR_ARRAY, 1, '"char"', "STRING"),
+    _Type(NAME, NAME_ARRAY, 64, "name", "STRING"),
+    _Type(INT8, INT8_ARRAY, 8, "bigint", "BIGINT"),
+    _Type(INT2, INT2_ARRAY, 2, "smallint", "SMALLINT"),
+    _Type(INT4, INT4_ARRAY, 4, "integer", "INT"),
+    _Type(TEXT, TEXT_ARRAY, -1, "text", "STRING"),
+    _Type(OID, OID_ARRAY, 4, "oid", "BIGINT"),
+    _Type(JSON, JSON_ARRAY, -1, "json", "STRING"),
+    _Type(FLOAT4, FLOAT4_ARRAY, 4, "real", "FLOAT"),
+    _Type(FLOAT8, FLOAT8_ARRAY, 8, "double precision", "DOUBLE"),
+    _Type(UNKNOWN, 0, -2, "unknown", "STRING"),
+    _Type(BPCHAR, BPCHAR_ARRAY, -1, "character", "STRING"),
+    _Type(VARCHAR, VARCHAR_ARRAY, -1, "character varying", "STRING"),
+    _Type(DATE, DATE_ARRAY, 4, "date", "DATE"),
+    _Type(TIME, TIME_ARRAY, 8, "time without time zone", "STRING"),
+    _Type(TIMESTAMP, TIMESTAMP_ARRAY, 8, "timestamp without time zone", "TIMESTAMP_NTZ"),
+    _Type(TIMESTAMPTZ, TIMESTAMPTZ_ARRAY, 8, "timestamp with time zone", "TIMESTAMP"),
+    _Type(INTERVAL, INTERVAL_ARRAY, 16, "interval", "INTERVAL DAY TO SECOND"),
+    _Type(NUMERIC, NUMERIC_ARRAY, -1, "numeric", "DECIMAL(38,18)"),
+    _Type(RECORD, RECORD_ARRAY, -1, "record", "STRING"),
+    _Type(VOID, 0, 4, "void", "STRING"),
+    _Type(UUID, UUID_ARRAY, 16, "uuid", "STRING"),
+    _Type(JSONB, JSONB_ARRAY, -1, "jsonb", "STRING"),
+)
+_BY_OID = {kind.oid: kind for kind in _TYPES}
+_BY_ARRAY = {kind.array: kind for kind in _TYPES if kind.array}
+
+
+def element(oid: int) -> int | None:
+    """The type of an array's elements; None if it is no array."""
+    kind = _BY_ARRAY.get(oid)
+    return None if kind is None else kind.oid
+
+
+def array_of(oid: int) -> int | None:
+    """The type of arrays of a type; None if there is none."""
+    kind = _BY_OID.get(oid)
+    return kind.array or None if kind is not None else None
+
+
+def type_size(oid: int) -> int:
+    """What a row description tells of a type's size: -1 if it varies."""
+    kind = _BY_OID.get(oid)
+    return -1 if kind is None else kind.size
+
+
+def type_name(oid: int) -> str:
+    """The name as PostgreSQL prints it: ``integer``, ``numeric[]``."""
+    if (inner := element(oid)) is not None:
+        return f"{_BY_OID[inner].name}[]"
+    return _BY_OID[oid].name if oid in _BY_OID else f"type {oid}"
+
+
+def numeric_typmod(precision: int, scale: int) -> int:
+    return ((precision << 16) | scale) + _TYPMOD_HEADER
+
+
+def column(name: str, type: pa.DataType, nullable: bool = True) -> Column:  # noqa: A002
+    """The column that a client sees for one of Arrow's."""
+    oid, typmod = _of_arrow(type)
+    return Column(name, type, oid, typmod, nullable)
+
+
+def _of_arrow(type: pa.DataType) -> tuple[int, int]:  # noqa: A002
+    import pyarrow.types as kinds
+
+    if kinds.is_dictionary(type):
+        return _of_arrow(type.value_type)
+    if kinds.is_decimal(type):
+        # Arrow allows a negative scale and PostgreSQL's typmod is only for those within its own limits.
+        within = 0 <= type.scale <= type.precision
+        return NUMERIC, numeric_typmod(type.precision, type.scale) if within else -1
+    if _is_list(type):
+        inner, typmod = _of_arrow(type.value_type)
+        nested = element(inner) is not None or inner == JSON
+        return (JSON, -1) if nested else (_BY_OID[inner].array, typmod)
+    return _scalar(type), -1
+
+
+def _is_list(type: pa.DataType) -> bool:  # noqa: A002
+    import pyarrow.types as kinds
+
+    return bool(kinds.is_list(type) or kinds.is_large_list(type) or kinds.is_fixed_size_list(type))
+
+
+def _scalar(type: pa.DataType) -> int:  # noqa: A002
+    import pyarrow as pa
+    import pyarrow.types as kinds
+
+    if kinds.is_timestamp(type):
+        return TIMESTAMP if type.tz is None else TIMESTAMPTZ
+    if kinds.is_struct(type) or kinds.is_map(type):
+        return JSON
+    if kinds.is_fixed_size_binary(type):
+        return BYTEA
+    if isinstance(type, pa.BaseExtensionType):
+        return UUID if type.extension_name == "arrow.uuid" else _scalar(type.storage_type)
+    return _SCALARS.get(str(type), TEXT)
+
+
+# By the name that Arrow prints, so that this module loads without Arrow.
+_SCALARS = {
+    "bool": BOOL,
+    "int8": INT2,
+    "int16": INT2,
+    "int32": INT4,
+    "int64": INT8,
+    "uint8": INT2,
+    "uint16": INT4,
+    "uint32": INT8,
+    "uint64": NUMERIC,
+    "halffloat": FLOAT4,
+    "float": FLOAT4,
+    "double": FLOAT8,
+    "date32[day]": DATE,
+    "date64[ms]": DATE,
+    "time32[s]": TIME,
+    "time32[ms]": TIME,
+    "time64[us]": TIME,
+    "time64[ns]": TIME,
+    "duration[s]": INTERVAL,
+    "duration[ms]": INTERVAL,
+    "duration[us]": INTERVAL,
+    "duration[ns]": INTERVAL,
+    "month_day_nano_interval": INTERVAL,
+    "binary": BYTEA,
+    "large_binary": BYTEA,
+    "binary_view": BYTEA,
+}
+
+
+def arrow_type(oid: int, typmod: int = -1) -> pa.DataType:
+    """What a column of a PostgreSQL type is in Arrow; a type that Arrow has not becomes a string."""
+    import pyarrow as pa
+
+    if (inner := element(oid)) is not None:
+        return pa.list_(arrow_type(inner, typmod))
+    if oid == NUMERIC:
+        return pa.decimal128(*_precision(typmod))
+    known = {
+        BOOL: pa.bool_(),
+        BYTEA: pa.binary(),
+        INT8: pa.int64(),
+        INT2: pa.int16(),
+        INT4: pa.int32(),
+        OID: pa.int64(),
+        FLOAT4: pa.float32(),
+        FLOAT8: pa.float64(),
+        DATE: pa.date32(),
+        TIME: pa.time64("us"),
+        TIMESTAMP: pa.timestamp("us"),
+        TIMESTAMPTZ: pa.timestamp("us", tz="UTC"),
+        INTERVAL: pa.month_day_nano_interval(),
+    }
+    return known.get(oid, pa.string())
+
+
+def _precision(typmod: int) -> tuple[int, int]:
+    """Precision and scale of a numeric: Spark's largest, 18 of it after the point, where none is told."""
+    if typmod < _TYPMOD_HEADER:
+        return _LARGEST_PRECISION, 18
+    precision = min((typmod - _TYPMOD_HEADER) >> 16, _LARGEST_PRECISION)
+    # PostgreSQL keeps the scale in 11 bits with a sign.
+    scale = ((typmod - _TYPMOD_HEADER) & 0x7FF ^ 0x400) - 0x400
+    return max(precision, 1), min(max(scale, 0), precision)
+
+
+def spark_type(oid: int, typmod: int = -1) -> str:
+    """The type to which Spark casts a parameter."""
+    if (inner := element(oid)) is not None:
+        return f"ARRAY<{spark_type(inner, typmod)}>"
+    if oid == NUMERIC:
+        return "DECIMAL({},{})".format(*_precision(typmod))
+    return _BY_OID[oid].spark if oid in _BY_OID else "STRING"
+
+
+def pg_ddl(type: pa.DataType) -> str:  # noqa: A002
+    """The type of a column in CREATE TABLE, as PostgreSQL spells it."""
+    oid, typmod = _of_arrow(type)
+    inner = element(oid)
+    name = _BY_OID[oid if inner is None else inner].name
+    if typmod >= 0:
+        name += "({},{})".format(*_precision(typmod))
+    return name if inner is None else f"{name}[]"
