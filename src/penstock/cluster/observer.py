@@ -58,6 +58,10 @@ class Observer:
             raise self._missing()
         return found
 
+    def exists(self) -> bool:
+        """Whether anybody ever led this cluster."""
+        return self._room.read().lease.token > 0
+
     def status(self, catalog: int) -> StatusView:
         """``catalog`` is the version of the catalog, which the cluster itself does not know."""
         seen = self.look()

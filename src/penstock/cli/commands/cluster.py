@@ -49,13 +49,43 @@ def status(desk: Desk, seconds: float | None) -> int:
 
     A barrier that hangs and a lease that is not renewed are only found by --watch, which looks on.
     """
+    from penstock.cli.gateway import Status, status_screen
+    from penstock.gateway.roles.views import gateway_view
+
     observer = _observer(desk)
 
     def look() -> Screen[Any]:
-        return Screen(observer.status(_catalog_version(desk)), screens.status)
+        gateway = gateway_view(desk.store, desk.config.cluster)
+        # Where only SQL is served, coordinators and workers are all that there is.
+        alone = gateway is not None and not observer.exists()
+        cluster = None if alone else observer.status(_catalog_version(desk))
+        return Screen(Status(cluster, gateway), status_screen)
 
     shown = _answer(desk, observer, seconds, look)
     return exits.COMPLETE if shown is None or shown.view.healthy else exits.RESUMABLE
+
+
+@command.command()
+@click.option("--renew", is_flag=True, help="Make a new one; the old one lets nobody in any more.")
+@with_desk
+def token(desk: Desk, renew: bool) -> None:
+    """Print the token by which workers join (`penstock serve --role worker`)."""
+    from penstock.cli.gateway import Token
+    from penstock.gateway.roles.board import join_token, renew_join_token
+
+    desk.output.show(Token(renew_join_token(desk.store) if renew else join_token(desk.store)))
+
+
+@command.command()
+@with_watch
+@with_desk
+def workers(desk: Desk, seconds: float | None) -> None:
+    """List the workers that compute for the coordinator."""
+    from penstock.cli.gateway import workers_screen
+    from penstock.gateway.roles.board import workers as all_workers
+
+    observer = _observer(desk)
+    _answer(desk, observer, seconds, lambda: Screen(tuple(all_workers(desk.store)), workers_screen))
 
 
 @command.command()

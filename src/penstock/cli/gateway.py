@@ -1,0 +1,95 @@
+"""How coordinators and workers look as text, beside the cluster that they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.cli import cluster as screens
+from penstock.cli.cluster import moment
+from penstock.cli.output import Block, Facts, Grid, count, plain
+
+if TYPE_CHECKING:
+    from penstock.cluster.views import StatusView
+    from penstock.gateway.roles.board import WorkerView
+    from penstock.gateway.roles.views import GatewayView
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """The secret by which workers join."""
+
+    token: str
+
+    def to_json(self) -> Any:
+        return {"join_token": self.token}
+
+    def blocks(self) -> list[Block]:
+        return [self.token]
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A cluster and those that serve SQL for it; either may not be there."""
+
+    cluster: StatusView | None
+    gateway: GatewayView | None
+
+    @property
+    def healthy(self) -> bool:
+        well = self.gateway is None or not self.gateway.warnings
+        return well and (self.cluster is None or self.cluster.healthy)
+
+    def to_json(self) -> Any:
+        """The cluster's own view, as it always was, with the gateway as one more key."""
+        found = plain(self.cluster) if self.cluster is not None else {"healthy": self.healthy}
+        return {**found, "gateway": plain(self.gateway)} if self.gateway is not None else found
+
+
+def status_screen(status: Status) -> list[Block]:
+    blocks = screens.status(status.cluster) if status.cluster is not None else []
+    if status.gateway is not None:
+        blocks += ([""] if blocks else []) + _gateway(status.gateway)
+    return blocks
+
+
+def workers_screen(found: Sequence[WorkerView]) -> list[Block]:
+    headers = ("worker", "state", "host", "cores", "memory", "version", "joined", "last heard")
+    rows = [
+        (
+            worker.id,
+            worker.state,
+            worker.host,
+            str(worker.cores or "all"),
+            worker.memory,
+            worker.version,
+            moment(worker.joined),
+            moment(worker.heard),
+        )
+        for worker in found
+    ]
+    return [Grid(headers, rows, right=("cores",))]
+
+
+def _gateway(view: GatewayView) -> list[Block]:
+    leader = f"{view.leader} with token {view.token}" if view.leader else "none"
+    alive = sum(worker.state == "alive" for worker in view.workers)
+    blocks: list[Block] = [
+        Facts(
+            [("SQL leader", leader), ("workers", f"{alive} alive of {count(len(view.workers), 'worker')}")]
+        ),
+        "",
+        Grid(
+            ("coordinator", "state", "sql", "rpc", "since"),
+            [
+                (each.id, "leads" if each.leads else "stands by", each.sql, each.rpc, moment(each.joined))
+                for each in view.coordinators
+            ],
+        ),
+    ]
+    if view.workers:
+        blocks += ["", *workers_screen(view.workers)]
+    if view.warnings:
+        blocks += ["", *(f"warning: {text}" for text in view.warnings)]
+    return blocks

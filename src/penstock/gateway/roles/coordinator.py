@@ -1,0 +1,180 @@
+"""The role *coordinator*: one of several leads. It runs Spark's master and driver; the others stand by.
+
+Coordinators are a cluster of their own in the store, with the same lease and fencing as any. Whoever leads
+opens the door to clients and workers, and shuts it before another one may lead: a lost lease is known by the
+own clock, without the store.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock import __version__
+from penstock.cluster.model import Member
+from penstock.cluster.node import Node
+from penstock.config import Config
+from penstock.errors import PenstockError
+from penstock.gateway.door import Door
+from penstock.gateway.roles import processes
+from penstock.gateway.roles.board import WorkerBoard
+from penstock.gateway.roles.naming import ROLE, own_cluster
+from penstock.gateway.roles.reception import Reception
+from penstock.gateway.service import Service
+from penstock.store.base import Store
+
+_log = logging.getLogger(__name__)
+
+_LOOK_EVERY = 0.1
+_SWEEP_EVERY = 1.0
+_AGAIN = 2.0
+
+
+@dataclass(slots=True)
+class _Term:
+    """What a coordinator has while it leads."""
+
+    master: processes.SparkProcess | None
+    service: Service
+
+
+class Coordinator:
+    """One coordinator from its start to its end.
+
+    ``serve`` makes the service for a Spark master with settings that it needs. ``own_master`` False: the
+    configuration names a Spark that is there already, and nothing of Spark's own is started but the driver.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        door: Door,
+        reception: Reception,
+        folder: Path,
+        serve: Callable[[str, Mapping[str, str]], Service],
+        tell: Callable[[str], None],
+        *,
+        name: str,
+        addresses: Mapping[str, str],
+        own_master: bool,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._door = door
+        self._reception = reception
+        self._folder = folder
+        self._serve = serve
+        self._tell = tell
+        self._own_master = own_master
+        self._stopping = threading.Event()
+        # The JVM reads secrets when it starts, and stays when leadership goes and comes back.
+        self._secret = secrets.token_hex(32)
+        member = Member(name, "", __version__, addresses=addresses, role=ROLE)
+        self._node = Node(store, member, own_cluster(config.cluster), {}, {})
+
+    def stop(self) -> None:
+        """Leave: `run` returns soon."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        """Stand for election, and serve whenever this coordinator leads."""
+        self._node.pulse()
+        self._node.start()
+        told = ""
+        try:
+            while not self._stopping.is_set():
+                leadership = self._node.leadership
+                if leadership is None:
+                    told = self._stand_by(told)
+                    self._stopping.wait(_LOOK_EVERY)
+                    continue
+                told = ""
+                try:
+                    self._lead(leadership.token)
+                except PenstockError as error:
+                    self._tell(f"cannot lead: {error}")
+                    self._door.shut(error.what)
+                    self._stopping.wait(_AGAIN)
+        finally:
+            self._node.leave()
+
+    def _stand_by(self, told: str) -> str:
+        lease = self._node.control.lease
+        leader = lease.member if lease.owner else "nobody yet"
+        if leader != told:
+            self._door.shut(f"this coordinator stands by: {leader} leads")
+            self._tell(f"standing by; leader: {leader}")
+        return leader
+
+    def _lead(self, token: int) -> None:
+        self._tell(f"leading with token {token}")
+        self._door.shut("the coordinator is starting up")
+        folder = processes.working_folder(self._folder, "coordinator")
+        term: _Term | None = None
+        try:
+            term = self._begin(folder, token)
+            self._watch(token, term)
+        finally:
+            self._door.shut("this coordinator does not lead any more")
+            self._reception.close()
+            if term is not None:
+                term.service.stop()
+                if term.master is not None:
+                    term.master.stop()
+            processes.remove(folder)
+
+    def _begin(self, folder: Path, token: int) -> _Term:
+        serve = self._config.serve
+        if not self._own_master:
+            service = self._serve(self._config.spark.master, {})
+            self._door.open(service.start())
+            self._tell(f"ready: computing on {self._config.spark.master}")
+            return _Term(None, service)
+        master, url = processes.start_master(folder, serve.bind_address, self._secret)
+        try:
+            board = WorkerBoard(self._store, self._node.member.id, token)
+            # Workers may come while the driver still starts.
+            self._reception.open(url, self._secret, board)
+            host = serve.bind_address
+            conf = {
+                **processes.secure(self._secret),
+                "spark.driver.host": host,
+                "spark.driver.bindAddress": host,
+                "spark.executor.memory": _executor_memory(self._config.cluster.worker_memory),
+            }
+            service = self._serve(url, conf)
+            self._door.open(service.start())
+        except BaseException:
+            master.stop()
+            raise
+        self._tell(f"ready: Spark's master is {url}, waiting for workers on the RPC port")
+        return _Term(master, service)
+
+    def _watch(self, token: int, term: _Term) -> None:
+        waited = 0.0
+        while not self._stopping.wait(_LOOK_EVERY):
+            leadership = self._node.leadership
+            if leadership is None or leadership.token != token:
+                self._tell("the lease is lost: standing by")
+                return
+            if term.master is not None and not term.master.runs:
+                self._tell("Spark's master has ended: starting again")
+                return
+            waited += _LOOK_EVERY
+            if waited >= _SWEEP_EVERY:
+                waited = 0.0
+                with suppress(PenstockError):
+                    self._reception.sweep()
+
+
+def _executor_memory(worker: str) -> str:
+    """How much of a worker's memory its executor asks for: Spark adds its own overhead to it elsewhere."""
+    amount, unit = int(worker[:-1]), worker[-1].lower()
+    megabytes = amount * 1024 if unit == "g" else amount
+    return f"{max(512, megabytes)}m"
