@@ -1,0 +1,149 @@
+"""Fields in PostgreSQL's binary format, a column at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import SqlError
+from penstock.gateway.pgwire.fields import Field, Pieces, Varying, binary_array, cells_of, content, field
+from penstock.gateway.pgwire.moments import date_binary, interval_binary, time_binary, timestamp_binary
+from penstock.gateway.pgwire.numbers import all_null, bool_binary, number_binary, numeric_binary
+from penstock.gateway.pgwire.text import (
+    Style,
+    is_bytes,
+    is_list,
+    is_text,
+    list_parts,
+    plain,
+    regrouped,
+    text_field,
+)
+from penstock.gateway.types import (
+    BOOL,
+    BYTEA,
+    DATE,
+    FLOAT4,
+    FLOAT8,
+    INT2,
+    INT4,
+    INT8,
+    INTERVAL,
+    JSONB,
+    NUMERIC,
+    OID,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    UUID,
+    element,
+    type_name,
+)
+
+_NUMBERS = {
+    INT2: (pa.int16(), ">i2"),
+    INT4: (pa.int32(), ">i4"),
+    INT8: (pa.int64(), ">i8"),
+    OID: (pa.uint32(), ">u4"),
+    FLOAT4: (pa.float32(), ">f4"),
+    FLOAT8: (pa.float64(), ">f8"),
+}
+_CASTS = {
+    BOOL: pa.bool_(),
+    DATE: pa.date32(),
+    TIME: pa.time64("us"),
+    TIMESTAMP: pa.timestamp("us"),
+    TIMESTAMPTZ: pa.timestamp("us", tz="UTC"),
+}
+"""What a string of such a type is read as."""
+_ENCODERS = {
+    BOOL: bool_binary,
+    DATE: date_binary,
+    TIME: time_binary,
+    TIMESTAMP: timestamp_binary,
+    TIMESTAMPTZ: timestamp_binary,
+    INTERVAL: interval_binary,
+    NUMERIC: numeric_binary,
+}
+_ZERO = ord("0")
+
+
+def binary_field(array: pa.Array, oid: int) -> Field:
+    """The column in binary. ``oid`` decides: that is what the client was told to expect."""
+    array = plain(array)
+    if pa.types.is_null(array.type):
+        return all_null(len(array))
+    if (inner := element(oid)) is not None and is_list(array.type):
+        return Varying(array_binary(array, inner))
+    if oid in _NUMBERS:
+        return number_binary(array, *_NUMBERS[oid])
+    if oid in _ENCODERS:
+        if is_text(array.type):
+            array = _read(array, oid)
+        return _ENCODERS[oid](array)
+    if oid == UUID:
+        return _uuid_binary(array)
+    if oid == BYTEA:
+        return Varying(array.cast(pa.binary()))
+    text = text_field(array, oid, Style())
+    if oid == JSONB:
+        # A byte for the version of the format is before the text.
+        return Varying(pc.binary_join_element_wise(pa.scalar(b"\x01"), text.values(), b""))
+    return text
+
+
+def _read(array: pa.Array, oid: int) -> pa.Array:
+    if oid not in _CASTS:
+        raise SqlError(
+            f"no binary output function available for text as type {type_name(oid)}",
+            sqlstate="42883",
+            hint="ask for the text format, or cast the column to text",
+        )
+    return array.cast(_CASTS[oid])
+
+
+def _uuid_binary(array: pa.Array) -> Field:
+    if is_bytes(array.type):
+        return Varying(array.cast(pa.binary()))
+    digits = pc.replace_substring(pc.utf8_lower(array.cast(pa.string())), "-", "")
+    filled = pc.fill_null(digits, "0" * 32)
+    if not pc.all(pc.match_substring_regex(filled, "^[0-9a-f]{32}$")).as_py():
+        raise SqlError("invalid input syntax for type uuid", sqlstate="22P02", hint="cast the column to text")
+    raw = content(filled.cast(pa.binary()))[0]
+    halves = np.where(raw > ord("9"), raw - (ord("a") - 10), raw - _ZERO).reshape(-1, 16, 2)
+    return field((halves[:, :, 0] * 16 + halves[:, :, 1]).astype(np.uint8), array)
+
+
+def array_binary(array: pa.Array, inner: int) -> pa.Array:
+    """Dimensions, whether there are nulls, the type; then each element with its length."""
+    flat, lists = list_parts(array)
+    elements = binary_field(flat, inner)
+    lengths = np.broadcast_to(np.asarray(elements.lengths, ">i4"), len(flat)).astype(">i4")
+    if len(flat):
+        pieces = Pieces(len(flat))
+        pieces.cells(cells_of(lengths))
+        pieces.field(elements)
+        encoded = pieces.values()
+    else:
+        encoded = pa.array([], pa.binary())
+    bodies = pc.binary_join(regrouped(lists, encoded), b"")
+    counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+    heads = pc.if_else(pa.array(counts == 0), _empty_head(inner), _heads(counts, lengths < 0, inner))
+    return pc.binary_join_element_wise(heads, bodies, b"")
+
+
+def _empty_head(inner: int) -> pa.Scalar:
+    return pa.scalar(np.array([0, 0, inner], ">i4").tobytes(), pa.binary())
+
+
+def _heads(counts: np.ndarray, missing: np.ndarray, inner: int) -> pa.Array:
+    before = np.concatenate([[0], np.cumsum(missing)])
+    ends = np.cumsum(counts)
+    heads = np.empty((len(counts), 5), ">i4")
+    heads[:, 0] = 1
+    heads[:, 1] = before[ends] > before[ends - counts]
+    heads[:, 2] = inner
+    heads[:, 3] = counts
+    heads[:, 4] = 1
+    return binary_array(heads.view(np.uint8).reshape(len(counts), 20))

@@ -1,0 +1,72 @@
+"""Arrow batches as DataRow messages."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from penstock.gateway.base import Column
+from penstock.gateway.pgwire.binary import binary_field
+from penstock.gateway.pgwire.fields import Field, assemble
+from penstock.gateway.pgwire.messages import spread
+from penstock.gateway.pgwire.text import Style, text_field
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.gateway.settings import Settings
+
+_ROWS = 8192
+"""Rows that are encoded at once: what they need stays in the processor's cache."""
+_BYTES = 2 * 1024 * 1024
+
+
+class RowEncoder:
+    """Encodes the rows of one result. ``formats`` are as in a Bind message."""
+
+    def __init__(self, columns: Sequence[Column], formats: Sequence[int], settings: Settings) -> None:
+        self._columns = tuple(columns)
+        self._formats = tuple(spread(formats, len(columns)))
+        self._style = Style.of(settings)
+
+    def encode(self, batch: pa.RecordBatch) -> list[memoryview]:
+        """The messages of all rows, in buffers of a few MB."""
+        return in_slices(batch, self._encode)
+
+    def _encode(self, batch: pa.RecordBatch) -> memoryview:
+        return assemble(batch.num_rows, fields(batch, self._columns, self._formats, self._style), frame=b"D")
+
+
+def fields(
+    batch: pa.RecordBatch, columns: Sequence[Column], formats: Sequence[int], style: Style
+) -> list[Field]:
+    found = []
+    for array, column, code in zip(batch.columns, columns, formats, strict=True):
+        found.append(binary_field(array, column.oid) if code else text_field(array, column.oid, style))
+    return found
+
+
+def in_slices(batch: pa.RecordBatch, encode: Callable[[pa.RecordBatch], memoryview]) -> list[memoryview]:
+    """Encode a batch in parts; Arrow and numpy let the parts of a large one run side by side."""
+    parts = list(_slices(batch))
+    if len(parts) < 2:
+        return [encode(part) for part in parts]
+    return list(_pool().map(encode, parts))
+
+
+def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    rows = batch.num_rows
+    if not rows:
+        return
+    width = max(batch.nbytes // rows, 1)
+    step = max(min(_ROWS, _BYTES // width), 1)
+    for start in range(0, rows, step):
+        yield batch.slice(start, step)
+
+
+@lru_cache(maxsize=1)
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(min(os.cpu_count() or 1, 4), "penstock-encode")

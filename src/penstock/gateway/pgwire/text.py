@@ -1,0 +1,200 @@
+"""Fields in PostgreSQL's text format, a column at a time."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.gateway.pgwire.fields import Field, Varying, content, field, nulls, varying
+from penstock.gateway.pgwire.moments import date_text, interval_text, time_text, timestamp_text
+from penstock.gateway.pgwire.numbers import all_null, bool_text, float_text, integer_text, numeric_text
+from penstock.gateway.types import JSON, JSON_ARRAY, JSONB, JSONB_ARRAY, element
+
+if TYPE_CHECKING:
+    from penstock.gateway.pgwire.fields import Cells
+    from penstock.gateway.settings import Settings
+
+_HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
+_ESCAPED = [
+    b"\\\\" if byte == 0x5C else bytes([byte]) if 0x20 <= byte < 0x7F else f"\\{byte:03o}".encode()
+    for byte in range(256)
+]
+_UUID_PARTS = ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32))
+_SPECIAL = r'(?i)^$|[{}",\\\s\v]|^null$'
+"""What PostgreSQL puts in quotes inside an array."""
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """What the session's settings say about texts."""
+
+    zone: str = "UTC"
+    extra_float_digits: int = 1
+    bytea_escape: bool = False
+
+    @classmethod
+    def of(cls, settings: Settings) -> Style:
+        return cls(settings.timezone, settings.extra_float_digits, settings.bytea_output == "escape")
+
+
+def plain(array: pa.Array) -> pa.Array:
+    """Without dictionaries and extensions, which change nothing of the values."""
+    kind = array.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain(array.storage)
+    if pa.types.is_dictionary(kind):
+        return plain(array.dictionary_decode())
+    return array
+
+
+def is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_binary(kind)
+        or types.is_large_binary(kind)
+        or types.is_binary_view(kind)
+        or types.is_fixed_size_binary(kind)
+    )
+
+
+def is_list(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def text_field(array: pa.Array, oid: int, style: Style) -> Field:
+    """The column in text. The Arrow type decides, and ``oid`` only where that says too little."""
+    was_uuid = isinstance(array.type, pa.BaseExtensionType) and array.type.extension_name == "arrow.uuid"
+    array = plain(array)
+    kind, types = array.type, pa.types
+    if is_text(kind):
+        return Varying(array.cast(pa.string()).cast(pa.binary()))
+    if types.is_integer(kind):
+        return integer_text(array)
+    if types.is_floating(kind):
+        return float_text(
+            array.cast(pa.float32()) if types.is_float16(kind) else array, style.extra_float_digits
+        )
+    if types.is_boolean(kind):
+        return bool_text(array)
+    if types.is_decimal(kind):
+        return numeric_text(array)
+    if types.is_null(kind):
+        return all_null(len(array))
+    if types.is_nested(kind):
+        return _nested_text(array, oid, style)
+    if is_bytes(kind):
+        return _bytes_text(array, was_uuid, style)
+    return _moment_text(array, style)
+
+
+def _moment_text(array: pa.Array, style: Style) -> Field:
+    kind, types = array.type, pa.types
+    if types.is_timestamp(kind):
+        return timestamp_text(array, style.zone)
+    if types.is_date(kind):
+        return date_text(array)
+    if types.is_time(kind):
+        return time_text(array)
+    if types.is_duration(kind) or types.is_interval(kind):
+        return interval_text(array)
+    return Varying(array.cast(pa.string()).cast(pa.binary()))
+
+
+def _bytes_text(array: pa.Array, was_uuid: bool, style: Style) -> Field:
+    if was_uuid:
+        return uuid_text(array)
+    array = array.cast(pa.binary())
+    if style.bytea_escape:
+        texts = [
+            None if each is None else b"".join(map(_ESCAPED.__getitem__, each)) for each in array.to_pylist()
+        ]
+        return Varying(pa.array(texts, pa.binary()))
+    data, offsets = content(array)
+    missing = nulls(array) if array.null_count else None
+    digits = varying(_HEX.take(data), (offsets * 2).astype(np.int32), missing)
+    return Varying(pc.binary_join_element_wise(pa.scalar(b"\\x"), digits, b""))
+
+
+def uuid_text(array: pa.Array) -> Field:
+    """With hyphens, from 16 bytes."""
+    width = 16
+    filled = pc.fill_null(array, bytes(width)) if array.null_count else array
+    data = np.frombuffer(filled.buffers()[1], np.uint8)
+    raw = data[filled.offset * width : (filled.offset + len(array)) * width]
+    digits = _HEX.take(raw).view(np.uint8).reshape(len(array), 32)
+    cells: Cells = np.full((len(array), 36), ord("-"), np.uint8)
+    for hyphens, (start, end) in enumerate(_UUID_PARTS):
+        cells[:, start + hyphens : end + hyphens] = digits[:, start:end]
+    return field(cells, array)
+
+
+def _nested_text(array: pa.Array, oid: int, style: Style) -> Field:
+    inner = element(oid)
+    if inner is None or not is_list(array.type) or oid in {JSON, JSONB}:
+        return json_text(array)
+    return Varying(array_text(array, inner, style))
+
+
+def array_text(array: pa.Array, inner: int, style: Style) -> pa.Array:
+    """``{1,NULL,"two words"}``."""
+    flat, lists = list_parts(array)
+    fields = text_field(flat, inner, style).values()
+    texts = pc.if_else(pa.array(nulls(fields)), "NULL", _quoted(fields, flat.type, inner))
+    joined = pc.binary_join(regrouped(lists, texts.cast(pa.binary())), b",")
+    return pc.binary_join_element_wise(pa.scalar(b"{"), joined, pa.scalar(b"}"), b"")
+
+
+def _quoted(fields: pa.Array, kind: pa.DataType, inner: int) -> pa.Array:
+    texts = fields.cast(pa.string())
+    types = pa.types
+    numbers = (
+        types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_boolean(kind)
+    )
+    if numbers and inner not in {JSON_ARRAY, JSONB_ARRAY}:
+        return texts
+    special = pc.match_substring_regex(texts, _SPECIAL)
+    if not pc.any(special).as_py():
+        return texts
+    escaped = pc.replace_substring_regex(texts, r'(["\\])', r"\\\1")
+    return pc.if_else(special, pc.binary_join_element_wise('"', escaped, '"', ""), texts)
+
+
+def list_parts(array: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """All elements one after the other, and the lists as offsets into them from 0."""
+    if not pa.types.is_list(array.type):
+        array = array.cast(pa.list_(array.type.value_type))
+    # Elements under a null list are no part of the result.
+    return array.flatten(), array
+
+
+def regrouped(lists: pa.Array, elements: pa.Array) -> pa.Array:
+    """New elements in the lists of an array that `list_parts` gave."""
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+    offsets = np.zeros(len(lists) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    missing = pa.array(nulls(lists)) if lists.null_count else None
+    return pa.ListArray.from_arrays(pa.array(offsets), elements, mask=missing)
+
+
+def json_text(array: pa.Array) -> Field:
+    """Structs, maps and lists of lists as JSON. Large results have JSON from Spark, so this may be slow."""
+    as_map = pa.types.is_map(array.type)
+    rows = []
+    for value in array.to_pylist():
+        shown = dict(value) if as_map and value is not None else value
+        rows.append(
+            None
+            if value is None
+            else json.dumps(shown, default=str, ensure_ascii=False, separators=(",", ":")).encode()
+        )
+    return Varying(pa.array(rows, pa.binary()))
