@@ -1,47 +1,33 @@
 """What a query touches: its tables, functions and parameters, and who can answer it.
 
-A text may be PostgreSQL's SQL or Spark's. Unless told, it is read as PostgreSQL's; as Spark's where it holds what
-only Spark writes (backticks, LATERAL VIEW, DISTRIBUTE BY …) or where only Spark's grammar can read it.
+A text may be PostgreSQL's SQL or Spark's. Unless told, it is read as PostgreSQL's; as Spark's where it
+holds what only Spark writes (backticks, LATERAL VIEW, DISTRIBUTE BY …) or where only Spark's grammar can
+read it.
 """
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
-from sqlglot.errors import ParseError, SqlglotError
 
-from penstock.dialect import catalog_text, postgres, safety
+from penstock.dialect import catalog_text, reading, safety
 from penstock.dialect.known_names import CATALOG_RELATIONS, SET_RETURNING, SPARK_ONLY
-from penstock.dialect.lexing import SYMBOL, WORD, Token, lexed
+from penstock.dialect.lexing import WORD, Token
 from penstock.errors import SqlError
 
 CATALOG_SCHEMAS = frozenset({"pg_catalog", "information_schema"})
-_COSTLY = frozenset({"repeat", "lpad", "rpad", "array_fill", "rpad", "format"})
+_COSTLY = frozenset({"repeat", "lpad", "rpad", "array_fill", "format"})
 """Functions by which a short text makes a huge value: not for the shadow catalog, which everyone shares."""
-_SPARK_WORDS = (
-    ("lateral", "view"),
-    ("left", "semi"),
-    ("left", "anti"),
-    ("semi", "join"),
-    ("anti", "join"),
-    ("distribute", "by"),
-    ("cluster", "by"),
-    ("sort", "by"),
-    ("select", "transform"),
-    ("rlike",),
-    ("<=>",),
-    ("|>",),
-)
-_DEEPEST = 200
 
 
 @dataclass(frozen=True, slots=True)
 class RelationRef:
-    """A table or view that is read. ``path`` is folded as the dialect folds; ``position`` is where it stands."""
+    """A table or view that is read. ``path`` is folded as the dialect folds; ``position`` is where it
+    stands.
+    """
 
     path: tuple[str, ...]
     position: int | None = field(default=None, compare=False)
@@ -49,11 +35,12 @@ class RelationRef:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """``constant`` and ``catalog`` mean that the shadow catalog can answer: nothing is read, or only its tables.
+    """``constant`` and ``catalog`` mean that the shadow catalog can answer: nothing is read, or only its
+    tables.
 
-    Not constant, although they read nothing, are queries that may run long or grow large there: with set-returning
-    functions, WITH RECURSIVE, ``repeat`` and the like; and those with functions that only Spark has. ``pg_sleep``
-    is constant: it waits, and can be cancelled.
+    Not constant, although they read nothing, are queries that may run long or grow large there: with
+    set-returning functions, WITH RECURSIVE, ``repeat`` and the like; and those with functions that only
+    Spark has. ``pg_sleep`` is constant: it waits, and can be cancelled.
 
     ``tree`` of a catalog query that only PostgreSQL itself can read is an `exp.Command` with the text.
     """
@@ -76,10 +63,10 @@ def analyse(sql: str, dialect: str = "auto", *, schema_exists: safety.SchemaExis
     Raises `SqlError`: 42601 with the place where it cannot be read, 42501 or 0A000 for what is not allowed.
     ``schema_exists`` tells whether a schema may bear the name of a file format.
     """
-    tokens = _tokens(sql, dialect)
+    tokens = reading.tokens(sql, dialect)
     safety.check_words(tokens)
     try:
-        tree, spoken = _parsed(sql, dialect, tokens)
+        tree, spoken = reading.parsed(sql, dialect, tokens)
         safety.check_tree(tree, schema_exists=schema_exists)
     except SqlError:
         catalog = catalog_text.relations(tokens) if dialect != "spark" else None
@@ -91,100 +78,10 @@ def analyse(sql: str, dialect: str = "auto", *, schema_exists: safety.SchemaExis
     return _analysis(tree, spoken)
 
 
-def relation_path(table: exp.Table, dialect: str) -> tuple[str, ...]:
+def relation_path(table: exp.Table) -> tuple[str, ...]:
     """The parts of a table's name, folded to lower case where they are not quoted."""
     parts = [part for part in table.parts if isinstance(part, exp.Identifier)]
     return tuple(part.name if part.args.get("quoted") else part.name.lower() for part in parts)
-
-
-def _tokens(sql: str, dialect: str) -> Sequence[Token]:
-    tokens = lexed(sql, dialect)
-    if not tokens:
-        raise SqlError("the statement is empty", sqlstate="42601")
-    depth = 0
-    for token in tokens:
-        if token.kind == SYMBOL:
-            depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(token.text, 0)
-            if depth > _DEEPEST:
-                raise _too_deep()
-    for token in tokens[:-1]:
-        if token.kind == SYMBOL and token.text == ";":
-            what = "cannot insert multiple commands into a prepared statement"
-            raise SqlError(what, sqlstate="42601", position=token.start, hint="Send one statement at a time.")
-    return tokens
-
-
-def _parsed(sql: str, dialect: str, tokens: Sequence[Token]) -> tuple[exp.Expression, str]:
-    if dialect == "spark":
-        return _spark(sql), "spark"
-    if dialect == "postgres":
-        return _postgres(sql), "postgres"
-    if _looks_like_spark(sql, tokens):
-        return _spark(sql), "spark"
-    try:
-        return _postgres(sql), "postgres"
-    except SqlError as error:
-        if catalog_text.relations(tokens) is None:
-            with contextlib.suppress(SqlError):
-                return _spark(sql), "spark"
-        raise error from None
-
-
-def _looks_like_spark(sql: str, tokens: Sequence[Token]) -> bool:
-    if any(token.text.startswith("`") for token in tokens) or "/*+" in sql:
-        return True
-    words = [token.value if token.kind in (WORD, SYMBOL) else "" for token in tokens]
-    for number, word in enumerate(words):
-        for marks in _SPARK_WORDS:
-            if word == marks[0] and tuple(words[number : number + len(marks)]) == marks:
-                return True
-    return False
-
-
-def _postgres(sql: str) -> exp.Expression:
-    try:
-        return _single(postgres.parse_one(sql))
-    except RecursionError:
-        raise _too_deep() from None
-
-
-def _spark(sql: str) -> exp.Expression:
-    try:
-        trees = [tree for tree in Spark().parse(sql) if tree is not None]
-    except RecursionError:
-        raise _too_deep() from None
-    except ParseError as error:
-        raise _fault(sql, error) from None
-    except SqlglotError as error:
-        raise SqlError(f"syntax error: {str(error).splitlines()[0]}", sqlstate="42601") from None
-    if len(trees) != 1:
-        raise SqlError("exactly one statement is wanted here", sqlstate="42601")
-    tree = trees[0]
-    assert isinstance(tree, exp.Expression)
-    return _single(tree)
-
-
-def _single(tree: exp.Expression) -> exp.Expression:
-    if isinstance(tree, exp.Block):
-        raise SqlError("exactly one statement is wanted here", sqlstate="42601")
-    return tree
-
-
-def _fault(sql: str, error: ParseError) -> SqlError:
-    place = error.errors[0] if error.errors else {}
-    word = str(place.get("highlight") or "")
-    what = f'syntax error at or near "{word}"' if word else "syntax error at end of input"
-    line, column = place.get("line"), place.get("col")
-    position = None
-    if line and column is not None:
-        before = sum(len(text) + 1 for text in sql.split("\n")[: line - 1])
-        position = min(before + max(0, column - len(word)), len(sql))
-    return SqlError(what, sqlstate="42601", position=position, hint=place.get("description"))
-
-
-def _too_deep() -> SqlError:
-    what = "the statement is nested too deeply"
-    return SqlError(what, sqlstate="54001", hint="Use fewer parentheses and subqueries.")
 
 
 def _analysis(tree: exp.Expression, dialect: str) -> Analysis:
@@ -195,7 +92,7 @@ def _analysis(tree: exp.Expression, dialect: str) -> Analysis:
     for node in tree.walk():
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
             if not node.find_ancestor(exp.Hint) and not _is_cte(node, dialect):
-                relations.append(RelationRef(relation_path(node, dialect), safety.position_of(_first(node))))
+                relations.append(RelationRef(relation_path(node), safety.position_of(_first(node))))
         elif isinstance(node, exp.Parameter):
             parameters = max(parameters, int(node.this.name))
         elif isinstance(node, exp.With):
@@ -233,7 +130,7 @@ def _first(table: exp.Table) -> exp.Expression:
     return part
 
 
-def _table_functions(node: exp.Expression) -> Iterator[str]:
+def _table_functions(node: exp.Expr) -> Iterator[str]:
     """Functions that stand where a table does."""
     if isinstance(node, exp.Table | exp.Lateral) and isinstance(node.this, exp.Func):
         yield safety.function_names(node.this)[0]
@@ -248,22 +145,21 @@ def _is_cte(table: exp.Table, dialect: str) -> bool:
     if len(table.parts) != 1:
         return False
     name = _folded(table.this, dialect)
-    child: exp.Expression = table
+    child: exp.Expr = table
     parent = table.parent
     while parent is not None:
         if isinstance(parent, exp.With):
-            if any(_folded_alias(cte, dialect) == name for cte in _seen_by(child, parent)):
-                return True
+            seen = _seen_by(child, parent)
         else:
             clause = parent.args.get("with_")
-            if isinstance(clause, exp.With) and clause is not child:
-                if any(_folded_alias(cte, dialect) == name for cte in clause.expressions):
-                    return True
+            seen = list(clause.expressions) if isinstance(clause, exp.With) and clause is not child else []
+        if any(_folded_alias(cte, dialect) == name for cte in seen):
+            return True
         child, parent = parent, parent.parent
     return False
 
 
-def _seen_by(child: exp.Expression, clause: exp.With) -> list[exp.Expression]:
+def _seen_by(child: exp.Expr, clause: exp.With) -> list[exp.Expression]:
     """The WITH queries that one of them can name: those before it, and all if the clause is recursive."""
     every = list(clause.expressions)
     if clause.recursive:
@@ -320,9 +216,7 @@ def _has_aggregate(column: exp.Expression) -> bool:
 def _opaque(sql: str, tokens: Sequence[Token], names: Sequence[tuple[tuple[str, ...], int]]) -> Analysis:
     """A catalog query that only PostgreSQL can read: the shadow gets it as it stands."""
     calls = frozenset(
-        token.value
-        for token, after in zip(tokens, tokens[1:], strict=False)
-        if token.kind == WORD and after.text == "("
+        token.value for token, after in itertools.pairwise(tokens) if token.kind == WORD and after.text == "("
     )
     return Analysis(
         tree=exp.Command(this="SELECT", expression=sql),

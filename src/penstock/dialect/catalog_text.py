@@ -1,8 +1,9 @@
 """Catalog queries that only PostgreSQL can read.
 
-Clients ask pg_catalog in ways that no other parser follows (``OPERATOR(pg_catalog.~)``, ``XMLTABLE``). They need no
-tree: the shadow catalog answers them as they stand. All that must be known is that they read nothing else, and that
-can be told from the words alone, if one is strict: every name after FROM, JOIN and the commas of a FROM clause.
+Clients ask pg_catalog in ways that no other parser follows (``XMLTABLE``, exotic operators). Such a query
+needs no tree: the shadow catalog answers it as it stands. All that must be known is that it reads nothing
+else, and that can be told from its words, if one is strict: every name after FROM, JOIN and the commas of
+a FROM clause.
 """
 
 from __future__ import annotations
@@ -13,75 +14,112 @@ from penstock.dialect.known_names import CATALOG_RELATIONS
 from penstock.dialect.lexing import IDENTIFIER, SYMBOL, WORD, Token
 
 _SCHEMAS = frozenset({"pg_catalog", "information_schema"})
-_ENDS = frozenset({"where", "group", "having", "order", "limit", "offset", "union", "except", "intersect"})
-_ENDS |= frozenset({"window", "fetch", "select", "for", "on", "using"})
+_ENDS = frozenset(
+    {
+        "where",
+        "group",
+        "having",
+        "order",
+        "limit",
+        "offset",
+        "union",
+        "except",
+        "intersect",
+        "window",
+        "fetch",
+    }
+    | {"select", "for"}
+)
 _WRITES = frozenset(
     {"insert", "update", "delete", "merge", "into", "copy", "create", "drop", "alter", "call"}
 )
 _FROM_IN_CALLS = frozenset({"extract", "substring", "trim", "overlay", "position"})
+_BEFORE_TABLES = frozenset({"lateral", "only", "rows", "from"})
+
+Found = tuple[tuple[tuple[str, ...], int], ...]
 
 
-def relations(tokens: Sequence[Token]) -> tuple[tuple[tuple[str, ...], int], ...] | None:
+def relations(tokens: Sequence[Token]) -> Found | None:
     """The catalog relations with their places; None unless it is sure that there are some, and no others."""
     if tokens[0].kind != WORD or tokens[0].value not in ("select", "with"):
         return None
-    ctes = _with_names(tokens)
-    found: list[tuple[tuple[str, ...], int]] = []
-    clauses: list[str] = []
-    """For each open parenthesis what is being read: "from" means that a comma or a start awaits a table."""
-    here, previous = "", ""
-    number = 0
-    while number < len(tokens):
-        token = tokens[number]
-        word = token.value if token.kind in (WORD, SYMBOL) else ""
-        if token.kind == WORD and word in _WRITES and previous != ".":
-            return None
+    if any(token.kind == WORD and token.value in _WRITES for token in tokens):
+        return None
+    walk = _Walk(tokens)
+    return tuple(walk.found) if walk.run() and walk.found else None
+
+
+class _Walk:
+    """``here`` says what is being read: ``table`` where a name of a table must come, ``from`` behind one,
+    ``call`` inside of a call in which FROM means something else.
+    """
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self.tokens = tokens
+        self.ctes = _with_names(tokens)
+        self.found: list[tuple[tuple[str, ...], int]] = []
+        self.outer: list[str] = []
+        self.here = ""
+        self.number = 0
+
+    def run(self) -> bool:
+        """Whether all tables were found, and are the catalog's."""
+        previous = ""
+        while self.number < len(self.tokens):
+            token = self.tokens[self.number]
+            word = token.value if token.kind in (WORD, SYMBOL) else ""
+            if not self._step(token, word, previous):
+                return False
+            previous = self.tokens[self.number].value
+            self.number += 1
+        return not self.outer
+
+    def _step(self, token: Token, word: str, previous: str) -> bool:
         if word == "(":
-            clauses.append(here)
-            here = "call" if previous in _FROM_IN_CALLS else "table" if here == "table" else ""
+            self.outer.append(self.here)
+            self.here = "call" if previous in _FROM_IN_CALLS else "table" if self.here == "table" else ""
         elif word == ")":
-            if not clauses:
-                return None
-            here = clauses.pop()
-            here = "from" if here == "table" else here
-        elif (word == "from" and here != "call" and previous != "distinct") or word == "join":
-            here = "table"
-        elif word == "," and here == "from":
-            here = "table"
-        elif word in _ENDS and token.kind == WORD and here in ("from", "table", ""):
-            # ON and USING do not end a FROM clause: a comma after them may bring another table.
-            here = "from" if word in ("on", "using") and here == "from" else ""
-        elif here == "table" and word not in ("lateral", "only", "rows"):
-            if token.kind not in (WORD, IDENTIFIER):
-                return None
-            path, number = _path(tokens, number)
-            here = "from"
-            called = number + 1 < len(tokens) and tokens[number + 1].text == "("
-            if called and len(path) > 1 and path[0] not in _SCHEMAS:
-                return None
-            if not called and not (len(path) == 1 and path[0] in ctes):
-                if not _is_catalog(path):
-                    return None
-                found.append((path, token.start))
-        previous = tokens[number].value
-        number += 1
-    return tuple(found) or None
+            if not self.outer:
+                return False
+            self.here = self.outer.pop()
+            self.here = "from" if self.here == "table" else self.here
+        elif self._awaits_table(word, previous):
+            self.here = "table"
+        elif token.kind == WORD and word in _ENDS and self.here != "call":
+            self.here = ""
+        elif self.here == "table" and word not in _BEFORE_TABLES:
+            return self._table(token)
+        return True
 
+    def _awaits_table(self, word: str, previous: str) -> bool:
+        if word == "from":
+            # IS DISTINCT FROM is no FROM clause.
+            return self.here != "call" and previous != "distinct"
+        return word == "join" or (word == "," and self.here == "from")
 
-def _is_catalog(path: tuple[str, ...]) -> bool:
-    return path[0] in CATALOG_RELATIONS if len(path) == 1 else path[-2] in _SCHEMAS
+    def _table(self, token: Token) -> bool:
+        if token.kind not in (WORD, IDENTIFIER):
+            return False
+        path = self._path()
+        self.here = "from"
+        after = self.number + 1
+        if after < len(self.tokens) and self.tokens[after].text == "(":
+            return len(path) == 1 or path[0] in _SCHEMAS
+        if len(path) == 1 and path[0] in self.ctes:
+            return True
+        self.found.append((path, token.start))
+        return path[0] in CATALOG_RELATIONS if len(path) == 1 else path[-2] in _SCHEMAS
 
-
-def _path(tokens: Sequence[Token], number: int) -> tuple[tuple[str, ...], int]:
-    parts = [tokens[number].value]
-    while number + 2 < len(tokens) and tokens[number + 1].text == ".":
-        number += 2
-        parts.append(tokens[number].value)
-    return tuple(parts), number
+    def _path(self) -> tuple[str, ...]:
+        parts = [self.tokens[self.number].value]
+        while self.number + 2 < len(self.tokens) and self.tokens[self.number + 1].text == ".":
+            self.number += 2
+            parts.append(self.tokens[self.number].value)
+        return tuple(parts)
 
 
 def _with_names(tokens: Sequence[Token]) -> frozenset[str]:
-    """Names before AS and a parenthesis. A column alias cannot be followed by one, so these are WITH queries."""
+    """Names before AS and a parenthesis: those of WITH queries, for no alias is followed by one."""
     return frozenset(
         token.value
         for token, after, behind in zip(tokens, tokens[1:], tokens[2:], strict=False)

@@ -1,7 +1,7 @@
 """What a statement asks for, one class for each kind. ``tag`` is what PostgreSQL says when it is done.
 
-``offset`` is where ``query`` begins in the statement's text, so that a place in the query can be told as a place in
-the statement. It can be negative where the query was made longer than what stands in the text.
+``offset`` is where ``query`` begins in the statement's text, so that a place in the query can be told as a
+place in the statement. It can be negative where the query was made longer than what stands in the text.
 """
 
 from __future__ import annotations
@@ -104,10 +104,11 @@ class Declare:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """``direction`` is ``forward``, ``backward``, ``absolute`` or ``relative``; ``count`` None means all rows.
+    """``direction`` is ``forward``, ``backward``, ``absolute`` or ``relative``; ``count`` None means all
+    rows.
 
-    The other words are said with these: NEXT is forward 1, PRIOR backward 1, FIRST absolute 1, LAST absolute -1,
-    and a negative count turns the direction.
+    The other words are said with these: NEXT is forward 1, PRIOR backward 1, FIRST absolute 1, LAST
+    absolute -1, and a negative count turns the direction.
     """
 
     name: str

@@ -1,8 +1,16 @@
-"""Names that PostgreSQL and Spark know, as far as it matters who is to answer a query."""
+"""Names that PostgreSQL and Spark know, and what each means to us.
+
+Lists from the catalogs of PostgreSQL 18 and Spark 4.3, gone through by hand.
+"""
 
 from __future__ import annotations
 
-CATALOG_RELATIONS = frozenset(
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+CATALOG_RELATIONS = _words(
     """
     pg_aggregate pg_aios pg_am pg_amop pg_amproc pg_attrdef pg_attribute pg_auth_members pg_authid
     pg_available_extension_versions pg_available_extensions pg_backend_memory_contexts pg_cast pg_class
@@ -29,11 +37,11 @@ CATALOG_RELATIONS = frozenset(
     pg_stats pg_stats_ext pg_stats_ext_exprs pg_subscription pg_subscription_rel pg_tables pg_tablespace
     pg_timezone_abbrevs pg_timezone_names pg_transform pg_trigger pg_ts_config pg_ts_config_map pg_ts_dict
     pg_ts_parser pg_ts_template pg_type pg_user pg_user_mapping pg_user_mappings pg_views pg_wait_events
-    """.split()
+    """
 )
-"""The tables and views of pg_catalog (PostgreSQL 18), which need no qualification."""
+"""The tables and views of pg_catalog, which need no qualification."""
 
-SET_RETURNING = frozenset(
+SET_RETURNING = _words(
     """
     aclexplode generate_series generate_subscripts json_array_elements json_array_elements_text json_each
     json_each_text json_object_keys json_populate_recordset json_to_recordset jsonb_array_elements
@@ -51,11 +59,11 @@ SET_RETURNING = frozenset(
     pg_stat_get_wal_senders pg_tablespace_databases pg_timezone_abbrevs_abbrevs pg_timezone_abbrevs_zone
     pg_timezone_names pg_wal_summary_contents regexp_matches regexp_split_to_table string_to_table ts_debug
     ts_parse ts_stat ts_token_type txid_snapshot_xip unnest
-    """.split()
+    """
 )
 """Functions of PostgreSQL that give many rows for one call."""
 
-SPARK_ONLY = frozenset(
+SPARK_ONLY = _words(
     """
     add_months aes_decrypt aes_encrypt aggregate approx_count_distinct approx_percentile approx_top_k
     approx_top_k_accumulate approx_top_k_combine approx_top_k_estimate array_compact array_contains
@@ -111,6 +119,99 @@ SPARK_ONLY = frozenset(
     vector_l2_distance vector_norm vector_normalize vector_sum weekday weekofyear window window_time
     xpath_boolean xpath_double xpath_float xpath_int xpath_long xpath_number xpath_short xpath_string
     xxhash64 year zeroifnull zip_with
-    """.split()
+    """
 )
-"""Functions that Spark 4.3 has and PostgreSQL has not."""
+"""Functions that Spark has and PostgreSQL has not."""
+
+SPARK_DENIED = _words(
+    """
+    reflect reflect2 java_method try_reflect in_file read_files read_file read_kafka read_kinesis
+    read_pubsub read_pulsar read_state_metadata read_statestore cloud_files cloud_files_state http_request
+    secret try_secret list_secrets remote_query input_file_name input_file_block_start
+    input_file_block_length from_avro to_avro schema_of_avro from_protobuf to_protobuf python_worker_logs
+    identifier ai_query event_log
+    """
+)
+"""Functions of Spark, and of what is built on it, that call Java, read files or hosts, or tell paths."""
+
+POSTGRES_DENIED = _words(
+    """
+    set_config setval nextval currval lastval query_to_xml query_to_xmlschema query_to_xml_and_xmlschema
+    cursor_to_xml cursor_to_xmlschema table_to_xml table_to_xmlschema table_to_xml_and_xmlschema
+    schema_to_xml schema_to_xmlschema schema_to_xml_and_xmlschema database_to_xml database_to_xmlschema
+    database_to_xml_and_xmlschema ts_stat ts_rewrite loread lowrite pg_stat_file pg_terminate_backend
+    pg_cancel_backend pg_reload_conf pg_rotate_logfile pg_promote pg_switch_wal pg_notify pg_export_snapshot
+    pg_config pg_current_logfile pg_hba_file_rules pg_ident_file_mappings pg_show_all_file_settings
+    pg_extension_config_dump pg_import_system_collations pg_nextoid pg_sync_replication_slots pg_prewarm
+    pg_stop_making_pinned_objects pg_tablespace_location crosstab connectby xpath_table copy_from
+    pg_log_backend_memory_contexts pg_log_standby_snapshot gin_clean_pending_list setseed
+    """
+)
+"""Functions of PostgreSQL that read files, run text as a query, or change the server or others' sessions."""
+
+FORMATS = _words(
+    """
+    parquet csv json text orc avro xml binaryfile image libsvm delta iceberg hudi jdbc kafka socket rate
+    rate-micro-batch hive arrow statestore state-metadata cloudfiles deltasharing noop console memory
+    foreachbatch excel protobuf python files file path
+    """
+)
+"""First parts of names that Spark takes for a format, and what follows for a path."""
+
+TABLE_FUNCTIONS = _words(
+    """
+    range explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple
+    variant_explode variant_explode_outer collations sql_keywords generate_series generate_subscripts unnest
+    checkpoint json_array_elements json_array_elements_text json_each json_each_text json_object_keys
+    json_populate_recordset json_populate_record json_to_recordset json_to_record jsonb_array_elements
+    jsonb_array_elements_text jsonb_each jsonb_each_text jsonb_object_keys jsonb_path_query
+    jsonb_populate_recordset jsonb_populate_record jsonb_to_recordset jsonb_to_record regexp_matches
+    regexp_split_to_table string_to_table aclexplode pg_get_keywords pg_options_to_table
+    pg_show_all_settings pg_timezone_names pg_timezone_abbrevs_abbrevs pg_timezone_abbrevs_zone
+    pg_partition_tree pg_partition_ancestors pg_lock_status pg_prepared_statement pg_cursor
+    pg_get_publication_tables pg_listening_channels pg_stat_get_activity pg_available_extensions
+    pg_tablespace_databases pg_available_extension_versions pg_extension_update_paths
+    pg_get_catalog_foreign_keys pg_get_replication_slots pg_sequence_parameters pg_get_object_address
+    pg_identify_object pg_identify_object_as_address pg_stat_get_io pg_stat_get_wal_senders
+    pg_stat_get_progress_info pg_stat_get_subscription pg_blocking_pids pg_input_error_info _pg_expandarray
+    ts_parse ts_token_type ts_debug current_schemas current_date current_timestamp current_user
+    current_database current_schema session_user version now string_to_array array pg_sleep
+    pg_my_temp_schema pg_postmaster_start_time pg_mcv_list_items pg_prepared_xact
+    """
+)
+"""What may stand where a table does. The shadow catalog answers those of PostgreSQL that Spark lacks."""
+
+HINTS = _words(
+    """
+    broadcast broadcastjoin mapjoin merge shuffle_merge mergejoin shuffle_hash shuffle_replicate_nl coalesce
+    repartition repartition_by_range rebalance skew
+    """
+)
+"""Hints about joins and partitions, which change how long a query takes and not what it gives."""
+
+DENIED_PREFIXES = (
+    "pg_read_",
+    "pg_ls_",
+    "lo_",
+    "dblink",
+    "postgres_fdw",
+    "pg_advisory_",
+    "pg_try_advisory_",
+    "pg_logical_",
+    "pg_replication_",
+    "pg_create_",
+    "pg_drop_",
+    "pg_copy_",
+    "pg_backup_",
+    "pg_wal_",
+    "pg_file_",
+    "pg_stat_reset",
+    "pg_clear_",
+    "pg_restore_",
+    "pg_control_",
+    "pg_get_wal",
+    "binary_upgrade_",
+    "brin_",
+    "plpgsql_",
+    "pg_logdir",
+)

@@ -65,7 +65,9 @@ _UNICODE = re.compile(r"\\(?:\\|([0-9a-fA-F]{4})|\+([0-9a-fA-F]{6}))")
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A word of a statement. ``value`` is what it means: folded, unquoted, unescaped; ``text`` is as written."""
+    """A word of a statement. ``value`` is what it means: folded, unquoted, unescaped; ``text`` is as
+    written.
+    """
 
     kind: str
     value: str
@@ -83,14 +85,16 @@ class Piece:
 
 
 def tokens(text: str, dialect: str = "postgres") -> list[Token]:
-    """The tokens of a text, without comments and space. Raises `SqlError` 42601 at a quote that never ends."""
+    """The tokens of a text, without comments and space. Raises `SqlError` 42601 at a quote that never
+    ends.
+    """
     match = (_SPARK if dialect == "spark" else _POSTGRES).match
     found: list[Token] = []
     at = 0
     while at < len(text):
         hit = match(text, at)
         if hit is None:
-            raise _at(text, at, f'syntax error at or near "{text[at]}"')
+            raise _at(at, f'syntax error at or near "{text[at]}"')
         kind = hit.lastgroup or ""
         end = hit.end()
         if kind == "comment":
@@ -151,7 +155,7 @@ def _comment_end(text: str, at: int) -> int:
     while depth:
         closes, opens = text.find("*/", position), text.find("/*", position)
         if closes < 0:
-            raise _at(text, at, f'unterminated /* comment at or near "{text[at : at + 40]}"')
+            raise _at(at, f'unterminated /* comment at or near "{text[at : at + 40]}"')
         inner = 0 <= opens < closes
         depth += 1 if inner else -1
         position = (opens if inner else closes) + 2
@@ -161,16 +165,16 @@ def _comment_end(text: str, at: int) -> int:
 def _dollar_end(text: str, at: int, tag: str) -> int:
     end = text.find(tag, at + len(tag))
     if end < 0:
-        raise _at(text, at, f'unterminated dollar-quoted string at or near "{text[at : at + 40]}"')
+        raise _at(at, f'unterminated dollar-quoted string at or near "{text[at : at + 40]}"')
     return end + len(tag)
 
 
 def _unterminated(text: str, at: int, opening: str) -> SqlError:
     what = "string" if opening.endswith("'") else "identifier"
-    return _at(text, at, f'unterminated quoted {what} at or near "{text[at : at + 40]}"')
+    return _at(at, f'unterminated quoted {what} at or near "{text[at : at + 40]}"')
 
 
-def _at(text: str, position: int, what: str) -> SqlError:
+def _at(position: int, what: str) -> SqlError:
     return SqlError(what, sqlstate="42601", position=position)
 
 

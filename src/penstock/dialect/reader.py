@@ -76,6 +76,12 @@ class Reader:
             self.fail()
         return self.next().value
 
+    def last_name(self) -> str:
+        """A name with nothing behind it."""
+        name = self.name()
+        self.end()
+        return name
+
     def path(self) -> tuple[str, ...]:
         parts = [self.name()]
         while self.take("."):
@@ -143,7 +149,11 @@ class Reader:
         return tuple(found) if found != [""] else ()
 
     def fail(self) -> NoReturn:
+        raise self.fault()
+
+    def fault(self) -> SqlError:
+        """That what is next was not expected."""
         if self.done:
-            raise SqlError("syntax error at end of input", sqlstate="42601", position=len(self.text))
+            return SqlError("syntax error at end of input", sqlstate="42601", position=len(self.text))
         token = self.tokens[self.at]
-        raise SqlError(f'syntax error at or near "{token.text}"', sqlstate="42601", position=token.start)
+        return SqlError(f'syntax error at or near "{token.text}"', sqlstate="42601", position=token.start)

@@ -1,12 +1,12 @@
 """What SQL may not do here: reach files, programs, other hosts, settings, or anything but tables.
 
-A statement is looked at twice. `check_words` reads its tokens, because the shadow PostgreSQL gets the text as it
-stands and may read it differently than we do. `check_tree` reads the tree from which Spark's text is made, and knows
-the kinds of nodes that may occur in a query: what is not among them is refused.
+A statement is looked at twice. `check_words` reads its tokens, because the shadow PostgreSQL gets the text
+as it stands and may read it differently than we do. `check_tree` reads the tree from which Spark's text is
+made, and knows the kinds of nodes that may occur in a query: what is not among them is refused.
 
-Spark's built-in functions were gone through by hand (4.3): those refused call Java methods, read files of schemas,
-or tell paths. Functions that give tables are allowed by name. Two things cannot be seen here and are the engine's
-to switch off: ``spark.sql.variable.substitute`` and ``spark.sql.runSQLOnFiles``.
+Spark's built-in functions were gone through by hand (4.3): those refused call Java methods, read files of
+schemas, or tell paths. Functions that give tables are allowed by name. Two things cannot be seen here and
+are the engine's to switch off: ``spark.sql.variable.substitute`` and ``spark.sql.runSQLOnFiles``.
 """
 
 from __future__ import annotations
@@ -16,92 +16,20 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
+from penstock.dialect.known_names import (
+    DENIED_PREFIXES,
+    FORMATS,
+    HINTS,
+    POSTGRES_DENIED,
+    SPARK_DENIED,
+    TABLE_FUNCTIONS,
+)
 from penstock.dialect.lexing import IDENTIFIER, STRING, WORD, Token
 from penstock.errors import SqlError
 
 SchemaExists = Callable[[str], bool]
 
-_SPARK_DENIED = frozenset(
-    """
-    reflect reflect2 java_method try_reflect in_file read_files read_file read_kafka read_kinesis read_pubsub
-    read_pulsar read_state_metadata read_statestore cloud_files cloud_files_state http_request secret try_secret
-    list_secrets remote_query input_file_name input_file_block_start input_file_block_length from_avro to_avro
-    schema_of_avro from_protobuf to_protobuf python_worker_logs identifier assert_true_udf ai_query event_log
-    """.split()
-)
-_POSTGRES_DENIED = frozenset(
-    """
-    set_config setval nextval currval lastval query_to_xml query_to_xmlschema query_to_xml_and_xmlschema
-    cursor_to_xml cursor_to_xmlschema table_to_xml table_to_xmlschema table_to_xml_and_xmlschema schema_to_xml
-    schema_to_xmlschema schema_to_xml_and_xmlschema database_to_xml database_to_xmlschema
-    database_to_xml_and_xmlschema ts_stat ts_rewrite loread lowrite pg_stat_file pg_terminate_backend
-    pg_cancel_backend pg_reload_conf pg_rotate_logfile pg_promote pg_switch_wal pg_notify pg_export_snapshot
-    pg_config pg_current_logfile pg_hba_file_rules pg_ident_file_mappings pg_show_all_file_settings
-    pg_extension_config_dump pg_import_system_collations pg_nextoid pg_sync_replication_slots pg_prewarm
-    pg_stop_making_pinned_objects pg_tablespace_location crosstab connectby xpath_table copy_from
-    pg_log_backend_memory_contexts pg_log_standby_snapshot gin_clean_pending_list setseed
-    """.split()
-)
-_DENIED_PREFIXES = (
-    "pg_read_",
-    "pg_ls_",
-    "lo_",
-    "dblink",
-    "postgres_fdw",
-    "pg_advisory_",
-    "pg_try_advisory_",
-    "pg_logical_",
-    "pg_replication_",
-    "pg_create_",
-    "pg_drop_",
-    "pg_copy_",
-    "pg_backup_",
-    "pg_wal_",
-    "pg_file_",
-    "pg_stat_reset",
-    "pg_clear_",
-    "pg_restore_",
-    "pg_control_",
-    "pg_get_wal",
-    "binary_upgrade_",
-    "brin_",
-    "plpgsql_",
-    "pg_logdir",
-)
-_PATHS = frozenset(
-    """
-    parquet csv json text orc avro xml binaryfile image libsvm delta iceberg hudi jdbc kafka socket rate
-    rate-micro-batch hive arrow statestore state-metadata cloudfiles deltasharing noop console memory foreachbatch
-    excel protobuf python files file path
-    """.split()
-)
-TABLE_FUNCTIONS = frozenset(
-    """
-    range explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple variant_explode
-    variant_explode_outer collations sql_keywords generate_series generate_subscripts unnest checkpoint
-    json_array_elements json_array_elements_text json_each json_each_text json_object_keys json_populate_recordset
-    json_populate_record json_to_recordset json_to_record jsonb_array_elements jsonb_array_elements_text jsonb_each
-    jsonb_each_text jsonb_object_keys jsonb_path_query jsonb_populate_recordset jsonb_populate_record
-    jsonb_to_recordset jsonb_to_record regexp_matches regexp_split_to_table string_to_table aclexplode
-    pg_get_keywords pg_options_to_table pg_show_all_settings pg_timezone_names pg_timezone_abbrevs_abbrevs
-    pg_timezone_abbrevs_zone pg_partition_tree pg_partition_ancestors pg_lock_status pg_prepared_statement pg_cursor
-    pg_get_publication_tables pg_listening_channels pg_stat_get_activity pg_available_extensions pg_tablespace_databases
-    pg_available_extension_versions pg_extension_update_paths pg_get_catalog_foreign_keys pg_get_replication_slots
-    pg_sequence_parameters pg_get_object_address pg_identify_object pg_identify_object_as_address pg_stat_get_io
-    pg_stat_get_wal_senders pg_stat_get_progress_info pg_stat_get_subscription pg_blocking_pids pg_input_error_info
-    _pg_expandarray ts_parse ts_token_type ts_debug current_schemas current_date current_timestamp current_user
-    current_database current_schema session_user version now string_to_array array pg_sleep pg_my_temp_schema
-    pg_postmaster_start_time pg_mcv_list_items pg_prepared_xact
-    """.split()
-)
-"""What may stand where a table does. The shadow catalog answers those of PostgreSQL that Spark lacks."""
 
-_HINTS = frozenset(
-    """
-    broadcast broadcastjoin mapjoin merge shuffle_merge mergejoin shuffle_hash shuffle_replicate_nl coalesce
-    repartition repartition_by_range rebalance skew
-    """.split()
-)
 _ALLOWED: tuple[type[exp.Expr], ...] = (
     exp.Condition,
     exp.Query,
@@ -215,23 +143,22 @@ _WHY = {
     exp.Version: "Reading an older version of a table",
 }
 _SUBSTITUTED = re.compile(
-    r"\$\{\s*(?:spark|sparkconf|hivevar|hiveconf|system|env)\s*:|\$\{[^\s}]*\.[^\s}]*\}", re.I
+    r"\$\{\s*(?:spark|sparkconf|hivevar|hiveconf|system|env)\s*:|\$\{[^\s}]*\.[^\s}]*\}", re.IGNORECASE
 )
 
 
 def refused_function(name: str) -> bool:
     """Whether no statement may call it, in neither dialect."""
     name = name.lower()
-    return name in _SPARK_DENIED or name in _POSTGRES_DENIED or name.startswith(_DENIED_PREFIXES)
+    return name in SPARK_DENIED or name in POSTGRES_DENIED or name.startswith(DENIED_PREFIXES)
 
 
 def check_words(tokens: Sequence[Token]) -> None:
     """Refuse calls by their look: a name that is refused, with a parenthesis behind it."""
     for token, after in zip(tokens, [*tokens[1:], None], strict=True):
-        if token.kind == STRING or token.kind == IDENTIFIER:
-            if _SUBSTITUTED.search(token.value):
-                what = "Text of the form ${name:value} or ${a.b} is not allowed: Spark would replace it"
-                raise SqlError(what, sqlstate="42501", position=token.start, hint="Pass it as a parameter.")
+        if (token.kind == STRING or token.kind == IDENTIFIER) and _SUBSTITUTED.search(token.value):
+            what = "Text of the form ${name:value} or ${a.b} is not allowed: Spark would replace it"
+            raise SqlError(what, sqlstate="42501", position=token.start, hint="Pass it as a parameter.")
         if token.kind not in (WORD, IDENTIFIER):
             continue
         if token.kind == WORD and token.value == "uescape":
@@ -300,9 +227,7 @@ def _check_function(node: exp.Func) -> None:
 def _arguments(node: exp.Func) -> list[object]:
     found: list[object] = []
     for value in node.args.values():
-        found.extend(
-            value if isinstance(value, list) else [value] if isinstance(value, exp.Expr) else []
-        )
+        found.extend(value if isinstance(value, list) else [value] if isinstance(value, exp.Expr) else [])
     return found
 
 
@@ -316,12 +241,12 @@ def _check_table(node: exp.Table, schema_exists: SchemaExists | None) -> None:
             return
         raise _not_allowed(node)
     schema = node.db
-    if schema and schema.lower() in _PATHS and not (schema_exists and schema_exists(schema)):
+    if schema and schema.lower() in FORMATS and not (schema_exists and schema_exists(schema)):
         raise SqlError(
             f'"{schema}" is not a schema: tables cannot be read by path',
             sqlstate="42501",
             position=position_of(node),
-            hint="Register the files: CREATE TABLE name USING format LOCATION 'path', or [[tables]] in penstock.toml.",
+            hint="Register the files: CREATE TABLE name USING format LOCATION 'path'.",
         )
     if any("/" in part or "\\" in part for part in (node.name, schema, node.catalog)):
         what = "tables cannot be read by path"
@@ -333,7 +258,7 @@ def _check_table(node: exp.Table, schema_exists: SchemaExists | None) -> None:
 def _check_hint(node: exp.Hint) -> None:
     for hint in node.expressions:
         name = hint.name if isinstance(hint, exp.Expr) else str(hint)
-        if name.lower() not in _HINTS:
+        if name.lower() not in HINTS:
             what = f"hint {name} is not allowed"
             raise SqlError(what, sqlstate="0A000", position=position_of(node), hint="Only join hints are.")
 

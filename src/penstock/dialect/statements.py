@@ -1,7 +1,7 @@
 """Which kind of statement a text is: `split` cuts it into statements, `classify` says what one asks for.
 
-This reads no further than it must: whether a query is well formed, what it reads and whether that is allowed is
-found by `penstock.dialect.analysis`.
+This reads no further than it must: whether a query is well formed, what it reads and whether that is
+allowed is found by `penstock.dialect.analysis`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable
 
 from penstock.dialect import session_commands as session
+from penstock.dialect import setting_commands as settings
 from penstock.dialect import table_commands as tables
 from penstock.dialect.commands import (
     Begin,
@@ -119,7 +120,7 @@ def classify(text: str, dialect: str = "auto") -> Command:
         return read(reader)
     if token.value in _UNSUPPORTED:
         return _unsupported(reader, token.value)
-    reader.fail()
+    raise reader.fault()
 
 
 def _query(reader: Reader) -> Command:
@@ -153,7 +154,7 @@ def _table(reader: Reader) -> Command:
 
 
 def _show(reader: Reader) -> Command:
-    return tables.spark_show(reader) or session.show(reader)
+    return tables.spark_show(reader) or settings.show(reader)
 
 
 def _unsupported(reader: Reader, word: str) -> Command:
@@ -175,8 +176,8 @@ _READERS: dict[str, Callable[[Reader], Command]] = {
     "rollback": session.rollback,
     "savepoint": session.savepoint,
     "release": session.release,
-    "set": session.set_,
-    "reset": session.reset,
+    "set": settings.set_,
+    "reset": settings.reset,
     "declare": session.declare,
     "fetch": session.fetch,
     "move": session.fetch,
@@ -188,7 +189,7 @@ _READERS: dict[str, Callable[[Reader], Command]] = {
     "listen": session.listen,
     "unlisten": session.unlisten,
     "notify": session.notify,
-    "use": session.use,
+    "use": settings.use,
     "explain": tables.explain,
     "create": tables.create,
     "drop": tables.drop,

@@ -261,7 +261,7 @@ def spark_show(reader: Reader) -> Command | None:
 
 def describe(reader: Reader) -> Command:
     reader.next()
-    if reader.sees("query") or any(reader.sees(word) for word in _STARTS):
+    if reader.sees("query") or any(reader.sees(word) for word in _STARTS if word != "table"):
         return Unsupported(
             "DESCRIBE", "DESCRIBE works for tables only", "Prepare the query: its columns are told."
         )

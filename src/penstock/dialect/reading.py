@@ -1,0 +1,122 @@
+"""A query as a tree, in the dialect in which it is written."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError, SqlglotError
+
+from penstock.dialect import catalog_text, postgres
+from penstock.dialect.lexing import SYMBOL, WORD, Token, lexed
+from penstock.errors import SqlError
+
+_SPARK_WORDS = (
+    ("lateral", "view"),
+    ("left", "semi"),
+    ("left", "anti"),
+    ("semi", "join"),
+    ("anti", "join"),
+    ("distribute", "by"),
+    ("cluster", "by"),
+    ("sort", "by"),
+    ("select", "transform"),
+    ("rlike",),
+    ("<=>",),
+    ("|>",),
+)
+_DEEPEST = 200
+
+
+def tokens(sql: str, dialect: str) -> Sequence[Token]:
+    """The words of one statement, unless it is empty, too deep or more than one."""
+    found = lexed(sql, dialect)
+    if not found:
+        raise SqlError("the statement is empty", sqlstate="42601")
+    depth = 0
+    for token in found:
+        if token.kind == SYMBOL:
+            depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(token.text, 0)
+            if depth > _DEEPEST:
+                raise _too_deep()
+    for token in found[:-1]:
+        if token.kind == SYMBOL and token.text == ";":
+            what = "cannot insert multiple commands into a prepared statement"
+            raise SqlError(what, sqlstate="42601", position=token.start, hint="Send one statement at a time.")
+    return found
+
+
+def parsed(sql: str, dialect: str, words: Sequence[Token]) -> tuple[exp.Expression, str]:
+    """The tree, and the dialect that it was read in. Raises `SqlError` 42601."""
+    if dialect == "spark":
+        return _spark(sql), "spark"
+    if dialect == "postgres":
+        return _postgres(sql), "postgres"
+    if _looks_like_spark(sql, words):
+        return _spark(sql), "spark"
+    try:
+        return _postgres(sql), "postgres"
+    except SqlError as error:
+        if catalog_text.relations(words) is None:
+            with contextlib.suppress(SqlError):
+                return _spark(sql), "spark"
+        raise error from None
+
+
+def _looks_like_spark(sql: str, tokens: Sequence[Token]) -> bool:
+    if any(token.text.startswith("`") for token in tokens) or "/*+" in sql:
+        return True
+    words = [token.value if token.kind in (WORD, SYMBOL) else "" for token in tokens]
+    for number, word in enumerate(words):
+        for marks in _SPARK_WORDS:
+            if word == marks[0] and tuple(words[number : number + len(marks)]) == marks:
+                return True
+    return False
+
+
+def _postgres(sql: str) -> exp.Expression:
+    try:
+        return _single(postgres.parse_one(sql))
+    except RecursionError:
+        raise _too_deep() from None
+
+
+def _spark(sql: str) -> exp.Expression:
+    try:
+        trees = [tree for tree in Spark().parse(sql) if tree is not None]
+    except RecursionError:
+        raise _too_deep() from None
+    except ParseError as error:
+        raise _fault(sql, error) from None
+    except SqlglotError as error:
+        raise SqlError(f"syntax error: {str(error).splitlines()[0]}", sqlstate="42601") from None
+    if len(trees) != 1:
+        raise SqlError("exactly one statement is wanted here", sqlstate="42601")
+    tree = trees[0]
+    assert isinstance(tree, exp.Expression)
+    return _single(tree)
+
+
+def _single(tree: exp.Expression) -> exp.Expression:
+    if isinstance(tree, exp.Block):
+        raise SqlError("exactly one statement is wanted here", sqlstate="42601")
+    return tree
+
+
+def _fault(sql: str, error: ParseError) -> SqlError:
+    place = error.errors[0] if error.errors else {}
+    word = str(place.get("highlight") or "")
+    what = f'syntax error at or near "{word}"' if word else "syntax error at end of input"
+    line, column = place.get("line"), place.get("col")
+    position = None
+    if line and column is not None:
+        before = sum(len(text) + 1 for text in sql.split("\n")[: line - 1])
+        position = min(before + max(0, column - len(word)), len(sql))
+    return SqlError(what, sqlstate="42601", position=position, hint=place.get("description"))
+
+
+def _too_deep() -> SqlError:
+    what = "the statement is nested too deeply"
+    return SqlError(what, sqlstate="54001", hint="Use fewer parentheses and subqueries.")
