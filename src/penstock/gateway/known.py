@@ -322,6 +322,7 @@ _IGNORED: tuple[tuple[str, str, Check | None], ...] = (
     ("random_page_cost", "4", real),
     ("role", "none", text),
     ("row_security", "on", boolean),
+    ("seed", "unavailable", text),
     ("seq_page_cost", "1", real),
     ("session_replication_role", "origin", text),
     ("ssl", "off", None),

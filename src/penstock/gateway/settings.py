@@ -63,7 +63,8 @@ class Settings:
         """Set it, or its default with None. What is ``local`` ends with the transaction."""
         folded = _fold(name)
         if value is None:
-            _changeable(name)
+            if _is_fixed(name):
+                return
             new = self._base.get(folded)
         else:
             new = _checked(name, value)
@@ -193,17 +194,17 @@ def _known(name: str) -> Known:
     return known
 
 
-def _changeable(name: str) -> None:
+def _is_fixed(name: str) -> bool:
     folded = _fold(name)
     if folded not in KNOWN and "." in folded:
-        return
-    if _known(name).check is None:
-        raise SqlError(f'parameter "{name}" cannot be changed', sqlstate="55P02")
+        return False
+    return _known(name).check is None
 
 
 def _checked(name: str, value: str) -> str:
     """The value as it is shown. A name with a dot may be anybody's, as long as it is not ours."""
-    _changeable(name)
+    if _is_fixed(name):
+        raise SqlError(f'parameter "{name}" cannot be changed', sqlstate="55P02")
     folded = _fold(name)
     known = KNOWN.get(folded)
     if known is not None and known.check is not None:

@@ -1,0 +1,197 @@
+"""What each message of a client does: the simple and the extended query protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.dialect import commands as sql
+from penstock.errors import SqlError
+from penstock.gateway.base import Connection
+from penstock.gateway.pgwire import frontend, messages
+from penstock.gateway.pgwire.channel import Channel
+from penstock.gateway.pgwire.commands import Bound, Commands
+from penstock.gateway.pgwire.copying import CopyEncoder
+from penstock.gateway.pgwire.portals import Portal
+from penstock.gateway.pgwire.statements import Statement, pieces, placed, understand
+from penstock.gateway.pgwire.values import decode
+
+_EMPTY = Statement("", 0, sql.Empty())
+
+
+class PgSession(Commands):
+    """A whole session."""
+
+    def __init__(self, connection: Connection, channel: Channel) -> None:
+        super().__init__(connection, channel)
+        self._actions = {
+            frontend.Query: self._query,
+            frontend.Parse: self._parse,
+            frontend.Bind: self._bind,
+            frontend.Describe: self._describe,
+            frontend.Execute: self._run_portal,
+            frontend.Close: self._close_named,
+            frontend.Flush: lambda _: self.flush(),
+            frontend.Sync: lambda _: self.ready(),
+            frontend.FunctionCall: self._function_call,
+            # What is left of a COPY that was refused is not answered.
+            frontend.CopyData: lambda _: None,
+            frontend.CopyDone: lambda _: None,
+            frontend.CopyFail: lambda _: None,
+        }
+
+    # simple
+
+    def _query(self, message: frontend.Message) -> None:
+        assert isinstance(message, frontend.Query)
+        self.unbind("")
+        self.forget("")
+        found = pieces(message.sql)
+        self.transaction.several = len(found) > 1
+        for piece, command in found:
+            self.allow(Statement(piece.text, piece.offset, command))
+            statement = understand(piece, command, self.connection)
+            with placed(piece.offset):
+                self._answer(statement)
+        if not found:
+            self.put(messages.EMPTY_QUERY_RESPONSE)
+        self.ready()
+
+    def _answer(self, statement: Statement) -> None:
+        if isinstance(statement.command, sql.CopyOut):
+            self._copy(statement.command)
+            return
+        if statement.parameters:
+            raise SqlError("there is no parameter $1", sqlstate="42P02")
+        portal = self.open(statement, (), ())
+        try:
+            if portal.columns is not None:
+                self.put(messages.row_description(portal.columns, portal.formats))
+            self._stream(portal, None)
+        finally:
+            portal.close()
+
+    # extended
+
+    def _parse(self, message: frontend.Message) -> None:
+        assert isinstance(message, frontend.Parse)
+        found = pieces(message.sql)
+        if len(found) > 1:
+            raise SqlError("cannot insert multiple commands into a prepared statement", sqlstate="42601")
+        statement = _EMPTY
+        if found:
+            piece, command = found[0]
+            self.allow(Statement(piece.text, piece.offset, command))
+            self.transaction.enter()
+            statement = understand(piece, command, self.connection, message.types)
+        self.keep(message.name, statement)
+        self.put(messages.PARSE_COMPLETE)
+
+    def _bind(self, message: frontend.Message) -> None:
+        assert isinstance(message, frontend.Bind)
+        statement = self.known(message.statement)
+        if not isinstance(statement.command, sql.Empty):
+            self.allow(statement)
+        wanted = statement.parameters
+        if len(message.parameters) != len(wanted):
+            raise frontend.ProtocolError(
+                f"bind message supplies {len(message.parameters)} parameters, but prepared statement "
+                f'"{message.statement}" requires {len(wanted)}'
+            )
+        values = [
+            None if data is None else decode(oid, message.format(number), data)
+            for number, (oid, data) in enumerate(zip(wanted, message.parameters, strict=True))
+        ]
+        columns = self.columns(statement)
+        formats = message.result_formats
+        if columns is not None:
+            formats = tuple(messages.spread(formats, len(columns)))
+        self.transaction.enter()
+        self.bind(message.portal, Bound(statement, values, formats))
+        self.put(messages.BIND_COMPLETE)
+
+    def _describe(self, message: frontend.Message) -> None:
+        assert isinstance(message, frontend.Describe)
+        formats: Sequence[int] = ()
+        if message.kind == "S":
+            statement = self.known(message.name)
+            self.put(messages.parameter_description(statement.parameters))
+        else:
+            bound = self._portal(message.name)
+            statement, formats = bound.statement, bound.formats
+        columns = self.columns(statement)
+        described = messages.NO_DATA if columns is None else messages.row_description(columns, formats)
+        self.put(described)
+
+    def _run_portal(self, message: frontend.Message) -> None:
+        assert isinstance(message, frontend.Execute)
+        bound = self._portal(message.portal)
+        statement = bound.statement
+        if isinstance(statement.command, sql.Empty):
+            self.put(messages.EMPTY_QUERY_RESPONSE)
+            return
+        with placed(statement.offset):
+            if isinstance(statement.command, sql.CopyOut):
+                self.allow(statement)
+                self.transaction.enter()
+                self._copy(statement.command)
+                return
+            if bound.portal is None:
+                bound.portal = self.open(statement, bound.values, bound.formats)
+            elif bound.portal.columns is None:
+                raise SqlError(f'portal "{message.portal}" cannot be run', sqlstate="55000")
+            self._stream(bound.portal, message.limit or None)
+
+    def _close_named(self, message: frontend.Message) -> None:
+        assert isinstance(message, frontend.Close)
+        if message.kind == "S":
+            self.forget(message.name)
+        else:
+            self.unbind(message.name)
+        self.put(messages.CLOSE_COMPLETE)
+
+    def _portal(self, name: str) -> Bound:
+        bound = self.portals.get(name)
+        if bound is None:
+            raise SqlError(f'portal "{name}" does not exist', sqlstate="34000")
+        return bound
+
+    def _function_call(self, _message: frontend.Message) -> None:
+        raise SqlError("function calls by oid are not supported", sqlstate="0A000", hint="Use SELECT.")
+
+    # rows
+
+    def _stream(self, portal: Portal, limit: int | None) -> None:
+        """Send rows, up to the limit, and what comes after them."""
+        count = 0
+        with self.interruptible(portal.execution):
+            for rows, buffers in portal.encoded(limit, self.settings):
+                count += rows
+                self.put_all(buffers)
+        if limit is not None and count == limit:
+            self.put(messages.PORTAL_SUSPENDED)
+            return
+        portal.close()
+        self.put(messages.command_complete(portal.complete(count)))
+
+    def _copy(self, command: sql.CopyOut) -> None:
+        """COPY (query) TO STDOUT."""
+        with placed(command.offset):
+            prepared = self.connection.prepare(command.query)
+        if prepared.columns is None:
+            raise SqlError("COPY needs a query that gives rows", sqlstate="0A000")
+        portal = self.run(prepared, (), (), relay=False)
+        count = 0
+        try:
+            encoder = CopyEncoder(prepared.columns, command.options, self.settings)
+            binary = command.options.format == "binary"
+            with self.interruptible(portal.execution):
+                self.put(messages.copy_out_response(binary, len(prepared.columns)))
+                self.put(encoder.begin())
+                for part in portal.rows.take():
+                    count += len(part)
+                    self.put_all(encoder.encode(part))
+                self.put(encoder.end())
+        finally:
+            portal.close()
+        self.put(messages.COPY_DONE)
+        self.put(messages.command_complete(f"COPY {count}"))

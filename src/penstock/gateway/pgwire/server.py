@@ -1,0 +1,376 @@
+"""The PostgreSQL server: takes connections, and hands each to a session."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import itertools
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from penstock.errors import SqlError
+from penstock.gateway.base import Client, Engine
+from penstock.gateway.pgwire import frontend, messages
+from penstock.gateway.pgwire.channel import Channel, Gone
+from penstock.gateway.pgwire.protocol import PgSession
+from penstock.gateway.pgwire.session import as_sql_error
+from penstock.gateway.pgwire.startup import Access, Greeted, Greeter, Key, within
+from penstock.gateway.pgwire.threads import Workers
+
+ALPN = "postgresql"
+_BACKLOG = 1024
+_TLS_RECORD = 0x16
+_CONTROL = 64
+_PATROL = 1.0
+_FAREWELL = 5.0
+_log = logging.getLogger(__name__)
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What clients can use up. Times are in seconds, sizes in bytes."""
+
+    connections: int = 1000
+    greeting: int = 200
+    """Connections that have not shown yet who they are; a newer one ends the oldest."""
+    authentication: float = 60.0
+    message: int = frontend.MESSAGE_LIMIT
+    keepalive: float = 60.0
+
+
+_LIMITS = Limits()
+
+
+class _Guest:
+    """A connection, from its first byte to its last."""
+
+    def __init__(self, sock: socket.socket, address: str) -> None:
+        self.sock = sock
+        self.address = address
+        self.timer: asyncio.TimerHandle | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.channel: Channel | None = None
+
+
+class PgServer:
+    """Serves PostgreSQL clients from an engine. Belongs to the event loop in which it is started.
+
+    ``standby`` says why this server does not answer at the moment, None while it does. ``binding`` is
+    `penstock.gateway.access.scram.end_point` of the certificate in ``tls``, for SCRAM with channel binding.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        access: Access,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 5432,
+        tls: ssl.SSLContext | None = None,
+        binding: bytes | None = None,
+        limits: Limits = _LIMITS,
+        standby: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self._engine = engine
+        self._access = access
+        self._host = host
+        self.port = port
+        self._tls = tls
+        self._binding = binding
+        self._limits = limits
+        self._standby = standby
+        self._listeners: list[socket.socket] = []
+        self._greeting: dict[_Guest, None] = {}
+        self._sessions: dict[int, tuple[Key, PgSession, Channel]] = {}
+        self._numbers = itertools.count(1)
+        self._workers = Workers(limits.connections, "pgwire")
+        # Apart from the others: a cancel must not wait for what it cancels.
+        self._control = Workers(_CONTROL, "pgwire-control")
+        self._patrol: asyncio.Task[None] | None = None
+        self._closing = False
+        if tls is not None:
+            tls.set_alpn_protocols([ALPN])
+
+    @property
+    def connections(self) -> int:
+        """How many clients are in."""
+        return len(self._sessions)
+
+    @property
+    def threads(self) -> int:
+        return self._workers.count
+
+    async def start(self) -> None:
+        """Listen. With port 0 a free one is taken, and `port` tells which."""
+        self._loop = asyncio.get_running_loop()
+        found = await self._loop.getaddrinfo(
+            self._host or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        for family, _, _, _, address in dict.fromkeys(found):
+            # With port 0 all addresses get the port that the first was given.
+            self._listen(family, (address[0], self.port, *address[2:]))
+        for listener in self._listeners:
+            self._loop.add_reader(listener, self._accept, listener)
+        self._patrol = self._loop.create_task(self._watch())
+
+    def _listen(self, family: int, address: tuple[object, ...]) -> None:
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener.setblocking(False)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listener.bind(address)
+            listener.listen(_BACKLOG)
+        except OSError:
+            listener.close()
+            self._close_listeners()
+            raise
+        self._listeners.append(listener)
+        self.port = listener.getsockname()[1]
+
+    async def stop(self) -> None:
+        """Take no more clients, tell those that are in, and end what they run."""
+        self._closing = True
+        self._close_listeners()
+        if self._patrol is not None:
+            self._patrol.cancel()
+        for guest in list(self._greeting):
+            self._dismiss(guest)
+        told = SqlError("terminating connection due to administrator command", sqlstate="57P01")
+        farewell = messages.error_response(told, severity="FATAL")
+        for _, _, channel in list(self._sessions.values()):
+            channel.finish(farewell)
+        end = self._loop.time() + _FAREWELL
+        while self._sessions and self._loop.time() < end:
+            await asyncio.sleep(0.01)
+        await self._loop.run_in_executor(None, self._workers.close, 1.0)
+        await self._loop.run_in_executor(None, self._control.close, 1.0)
+
+    def _close_listeners(self) -> None:
+        for listener in self._listeners:
+            self._loop.remove_reader(listener)
+            listener.close()
+        self._listeners.clear()
+
+    # a connection comes
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(_BACKLOG):
+            try:
+                sock, address = listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    raise
+                # Nothing can be accepted until something is closed: to try at once would only burn time.
+                _log.warning("no connection can be accepted at the moment: %s", error)
+                self._loop.remove_reader(listener)
+                self._loop.call_later(1.0, self._accept_again, listener)
+                return
+            self._admit(sock, str(address[0]))
+
+    def _accept_again(self, listener: socket.socket) -> None:
+        if listener in self._listeners:
+            self._loop.add_reader(listener, self._accept, listener)
+
+    def _admit(self, sock: socket.socket, address: str) -> None:
+        sock.setblocking(False)
+        _keep_alive(sock, self._limits.keepalive)
+        if len(self._greeting) >= self._limits.greeting:
+            # Who is honest is greeted in no time; whoever waits longest is most likely not.
+            self._dismiss(next(iter(self._greeting)))
+        guest = _Guest(sock, address)
+        self._greeting[guest] = None
+        guest.timer = self._loop.call_later(self._limits.authentication, self._dismiss, guest)
+        # Until a client says something it costs a socket and a timer.
+        self._loop.add_reader(sock, self._first_byte, guest)
+
+    def _first_byte(self, guest: _Guest) -> None:
+        self._loop.remove_reader(guest.sock)
+        try:
+            first = guest.sock.recv(1, socket.MSG_PEEK)
+        except OSError:
+            first = b""
+        if not first:
+            self._dismiss(guest)
+            return
+        direct = first[0] == _TLS_RECORD and self._tls is not None
+        guest.task = self._loop.create_task(self._receive(guest, self._tls if direct else None))
+
+    def _dismiss(self, guest: _Guest) -> None:
+        """End a connection that has not come in."""
+        self._greeting.pop(guest, None)
+        if guest.timer is not None:
+            guest.timer.cancel()
+        if guest.task is not None:
+            guest.task.cancel()
+        elif guest.sock.fileno() >= 0:
+            self._loop.remove_reader(guest.sock)
+            guest.sock.close()
+
+    async def _receive(self, guest: _Guest, direct: ssl.SSLContext | None) -> None:
+        """Greet a client; it is left to its session at the end, or gone."""
+        channel = Channel(self._loop, frontend.Frontend(self._limits.message))
+        guest.channel = channel
+        last = b""
+        handed = False
+        try:
+            if guest.timer is not None:
+                guest.timer.cancel()
+            await self._loop.connect_accepted_socket(
+                lambda: channel,
+                guest.sock,
+                ssl=direct,
+                ssl_handshake_timeout=self._limits.authentication if direct else None,
+            )
+            handed = await within(self._limits.authentication, self._converse(guest, channel, direct))
+        except (Gone, OSError, asyncio.CancelledError):
+            _log.debug("a client at %s left before it was let in", guest.address)
+        except Exception as error:
+            last = messages.error_response(as_sql_error(error), severity="FATAL")
+        finally:
+            self._greeting.pop(guest, None)
+            if not handed:
+                channel.finish(last)
+                if channel.never_made:
+                    guest.sock.close()
+
+    async def _converse(self, guest: _Guest, channel: Channel, direct: ssl.SSLContext | None) -> bool:
+        """Whether a session has taken over."""
+        if direct is not None:
+            _check_alpn(channel)
+        limits = self._limits
+        greeter = Greeter(
+            channel,
+            self._access,
+            guest.address,
+            tls=self._tls,
+            binding=self._binding,
+            timeout=limits.authentication,
+            block=self._block,
+        )
+        opening = await greeter.opening()
+        if isinstance(opening, frontend.CancelRequest):
+            await self._cancel(opening)
+            return False
+        if len(self._sessions) >= limits.connections:
+            raise SqlError(
+                "sorry, too many clients already",
+                sqlstate="53300",
+                hint=f"at most {limits.connections} are served at a time",
+            )
+        why = self._standby() or await self._block(self._engine.ready)
+        if why is not None:
+            raise SqlError(why, sqlstate="57P03")
+        greeted = await greeter.greet(opening, self._number())
+        client = Client(greeted.user, "pgwire", guest.address, greeted.settings.application_name)
+        connection = await self._block(lambda: self._engine.connect(client, greeted.settings))
+        if channel.lost or self._closing:
+            self._control.run(connection.close)
+            raise Gone
+        self._welcome(greeted, PgSession(connection, channel), channel)
+        _log.debug("%s came in from %s", greeted.user.name, guest.address)
+        return True
+
+    def _number(self) -> int:
+        """A number for a session that no other has; clients take it for a process id."""
+        while (number := next(self._numbers) & 0x7FFFFFFF) in self._sessions or not number:
+            pass
+        return number
+
+    def _welcome(self, greeted: Greeted, session: PgSession, channel: Channel) -> None:
+        key = greeted.key
+        self._sessions[key.process] = (key, session, channel)
+        session.on_close(lambda: self._forget(key.process))
+        lines = [messages.AUTHENTICATION_OK]
+        lines += [messages.parameter_status(*each) for each in greeted.settings.changes().items()]
+        lines.append(messages.backend_key_data(key.process, key.secret))
+        lines.append(messages.ready_for_query("I"))
+        channel.write(b"".join(lines))
+
+        def work() -> None:
+            idle = session.serve()
+            if idle is not None:
+                self._loop.call_soon_threadsafe(channel.arm, idle, lambda: _too_idle(session, channel))
+
+        channel.attend(
+            lambda: self._workers.run(work),
+            lambda: self._control.run(session.depart),
+        )
+
+    def _forget(self, process: int) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._sessions.pop, process, None)
+
+    # what else comes
+
+    async def _cancel(self, request: frontend.CancelRequest) -> None:
+        found = self._sessions.get(request.process)
+        # A wrong key is not told from one that is right but too late.
+        if found is not None and found[0].matches(request.key):
+            await self._block(found[1].cancel)
+
+    async def _watch(self) -> None:
+        """Notice clients that hang up while we do not read what they have sent ahead."""
+        while True:
+            await asyncio.sleep(_PATROL)
+            for _, _, channel in list(self._sessions.values()):
+                if channel.abandoned():
+                    channel.finish()
+
+    async def _block(self, work: Callable[[], _Result]) -> _Result:
+        """Run in a thread what may block."""
+        future: asyncio.Future[_Result] = self._loop.create_future()
+
+        def settle(result: _Result | None, error: Exception | None) -> None:
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)  # type: ignore[arg-type]
+
+        def run() -> None:
+            result, error = None, None
+            try:
+                result = work()
+            except Exception as raised:
+                error = raised
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(settle, result, error)
+
+        self._control.run(run)
+        return await future
+
+
+def _too_idle(session: PgSession, channel: Channel) -> None:
+    if session.transaction.status == "I":
+        told = SqlError("terminating connection due to idle-session timeout", sqlstate="57P05")
+    else:
+        told = SqlError("terminating connection due to idle-in-transaction timeout", sqlstate="25P03")
+    channel.finish(messages.error_response(told, severity="FATAL"))
+
+
+def _check_alpn(channel: Channel) -> None:
+    chosen = channel.transport.get_extra_info("ssl_object").selected_alpn_protocol()
+    if chosen != ALPN:
+        raise frontend.ProtocolError(
+            f'received direct SSL connection request without ALPN protocol "{ALPN}"', fatal=True
+        )
+
+
+def _keep_alive(sock: socket.socket, seconds: float) -> None:
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
+            if hasattr(socket, name):
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), max(1, int(seconds)))
