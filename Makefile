@@ -15,7 +15,7 @@ help:
 	@echo 'make bench   measure against plain PySpark, PostgreSQL, bytewax and PyFlink'
 	@echo 'make cds     make the class archive that lets Spark start faster'
 	@echo 'make lock    choose the newest versions that pyproject.toml allows'
-	@echo 'make proto   generate the messages of etcd anew from their .proto file'
+	@echo 'make proto   generate the messages of etcd and Flight SQL anew from their .proto files'
 	@echo 'make clean   remove what these commands made'
 
 demo: $(STAMP)
@@ -45,7 +45,8 @@ lock: $(STAMP)
 		--group dev --all-extras pyproject.toml --output-file requirements.lock
 
 proto: $(STAMP)
-	$(BIN)/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src src/penstock/store/etcd/wire.proto
+	$(BIN)/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src src/penstock/store/etcd/wire.proto \
+		src/penstock/gateway/flight/flightsql.proto
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

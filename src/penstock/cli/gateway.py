@@ -75,10 +75,9 @@ def workers_screen(found: Sequence[WorkerView]) -> list[Block]:
 def _gateway(view: GatewayView) -> list[Block]:
     leader = f"{view.leader} with token {view.token}" if view.leader else "none"
     alive = sum(worker.state == "alive" for worker in view.workers)
+    workers = f"{alive} alive of {count(len(view.workers), 'worker')}"
     blocks: list[Block] = [
-        Facts(
-            [("SQL leader", leader), ("workers", f"{alive} alive of {count(len(view.workers), 'worker')}")]
-        ),
+        Facts([("SQL leader", leader), ("workers", workers)]),
         "",
         Grid(
             ("coordinator", "state", "sql", "rpc", "since"),

@@ -1,7 +1,7 @@
 """An engine that is not there yet, or not any more.
 
-Servers listen from the first moment to the last; what stands behind them comes when Spark has started, and goes
-when another coordinator leads.
+Servers listen from the first moment to the last; what stands behind them comes when Spark has started, and
+goes when another coordinator leads.
 """
 
 from __future__ import annotations

@@ -1,0 +1,38 @@
+"""Parameters of prepared statements as Arrow brings them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from penstock.errors import SqlError
+from penstock.gateway.base import Prepared
+from penstock.gateway.types import arrow_type
+
+_MOST_ROWS = 1000
+
+
+def parameter_schema(prepared: Prepared) -> pa.Schema:
+    """What a client should bind: one column for each parameter."""
+    return pa.schema([pa.field(f"${n}", arrow_type(oid)) for n, oid in enumerate(prepared.parameters, 1)])
+
+
+def rows_of(bound: pa.Table, prepared: Prepared) -> Sequence[Sequence[object]]:
+    """The values of every bound row, cast to the types that the statement wants."""
+    wanted = parameter_schema(prepared)
+    if bound.num_columns != len(wanted):
+        raise SqlError(
+            f"{bound.num_columns} parameters were bound, and the statement has {len(wanted)}",
+            sqlstate="08P01",
+        )
+    if bound.num_rows > _MOST_ROWS:
+        raise SqlError(f"at most {_MOST_ROWS} rows of parameters can be bound at once", sqlstate="54000")
+    columns = []
+    for column, field in zip(bound.columns, wanted, strict=True):
+        try:
+            columns.append(column.cast(field.type).to_pylist())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            # A text is read by the engine as the type that it should be.
+            columns.append(column.to_pylist())
+    return list(zip(*columns, strict=True)) if columns else [()] * max(1, bound.num_rows)
