@@ -1,0 +1,26 @@
+"""One shadow catalog for all tests here that do not hurt it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from penstock.gateway.shadow import Shadow
+from tests.gateway.shadow.asking import PETER, RITA, TABLES
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shadow]:
+    shadow = Shadow(tmp_path_factory.mktemp("shadow"))
+    shadow.start()
+    assert shadow.problem is None
+    yield shadow
+    shadow.stop()
+
+
+@pytest.fixture
+def shadow(shared: Shadow) -> Shadow:
+    """With the tables and users of `asking`."""
+    shared.sync(TABLES, [PETER, RITA])
+    return shared
