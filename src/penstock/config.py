@@ -139,6 +139,16 @@ class SparkConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class TableConfig:
+    """Files that SQL reads under a name, ``trades`` or ``schema.trades``. ``auto`` goes by their endings."""
+
+    name: str
+    path: str
+    format: str = "auto"
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """Everything that is configured. Paths are absolute."""
 
@@ -149,6 +159,7 @@ class Config:
     cluster: ClusterConfig = ClusterConfig()
     stream: StreamConfig = StreamConfig()
     serve: ServeConfig = ServeConfig()
+    tables: tuple[TableConfig, ...] = ()
     tls: Tls | None = None
     store_password: str | None = field(default=None, repr=False)
     path: Path | None = None
@@ -160,7 +171,10 @@ class Config:
         """Key, value and origin of every setting, for people to look at: what is secret is masked."""
         for key in SETTINGS:
             value, origin = _value(self, key), self.origins.get(key, "default")
-            if isinstance(value, Mapping):
+            if key == "tables":
+                for table in self.tables:
+                    yield f"tables.{table.name}", shown_url(table.path), origin
+            elif isinstance(value, Mapping):
                 for name, each in value.items():
                     yield f"{key}.{name}", _shown(f"{key}.{name}", each), origin
             else:
@@ -311,6 +325,8 @@ def _resolve(key: str, value: object, base: Path) -> object:
         return _absolute_store(str(value), base)
     if key == "serve.paths" and isinstance(value, tuple):
         return tuple(_absolute_path(path, base) for path in value)
+    if key == "tables" and isinstance(value, tuple):
+        return tuple(_table(each, base) for each in value)
     paths = key == "storage" or key.startswith("tls.")
     return _absolute_path(str(value), base) if paths else value
 
@@ -323,6 +339,15 @@ def _absolute_store(url: str, base: Path) -> str:
 
 def _absolute_path(text: str, base: Path) -> str:
     return text if "://" in text else str(base / Path(text).expanduser())
+
+
+def _table(given: Mapping[str, Any], base: Path) -> TableConfig:
+    # Spark's options are text, and true and false are written in small letters there.
+    options = {
+        k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in given.get("options", {}).items()
+    }
+    path = given["path"] if ":/" in given["path"] else _absolute_path(given["path"], base)
+    return TableConfig(given["name"], path, given.get("format", "auto"), MappingProxyType(options))
 
 
 def _build(values: Mapping[str, Any], path: Path | None, origins: Mapping[str, str]) -> Config:
@@ -338,6 +363,7 @@ def _build(values: Mapping[str, Any], path: Path | None, origins: Mapping[str, s
         cluster=ClusterConfig(**table("cluster")),
         stream=StreamConfig(**table("stream")),
         serve=ServeConfig(**table("serve")),
+        tables=values.get("tables", ()),
         tls=_tls(table("tls")),
         store_password=values.get("store_password"),
         path=path,

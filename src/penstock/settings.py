@@ -111,6 +111,42 @@ def _spark_settings(table: Mapping[str, object], prefix: str) -> list[tuple[str,
 
 _MEMORY = _text(r"[1-9]\d*[mMgG]", 'an amount of memory such as "1g" or "1500m"')
 
+_FORMATS = ("auto", "parquet", "csv", "json", "jsonl", "arrow", "orc")
+_TABLE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}(\.[A-Za-z0-9_][A-Za-z0-9_-]{0,62})?")
+
+
+def _tables(raw: object) -> tuple[Mapping[str, object], ...]:
+    if not isinstance(raw, list) or not all(isinstance(each, Mapping) for each in raw):
+        raise ValueError("must be tables: write [[tables]] before each, and its name and path below")
+    names = [each.get("name") for each in raw]
+    for table in raw:
+        where = f"[[tables]] {table.get('name', '')}".rstrip()
+        _check_table(where, table)
+        if names.count(table["name"]) > 1:
+            raise ValueError(f"{where}: there are two of this name")
+    return tuple(raw)
+
+
+def _check_table(where: str, table: Mapping[str, object]) -> None:
+    if unknown := sorted(table.keys() - {"name", "path", "format", "options"}):
+        raise ValueError(f"{where}: unknown key {unknown[0]}; there are name, path, format and options")
+    name, path, options = table.get("name"), table.get("path"), table.get("options", {})
+    if not isinstance(name, str) or not _TABLE_NAME.fullmatch(name):
+        raise ValueError(
+            f"{where}: name must be a name or schema.name, each of at most 63 letters, digits, _ and -"
+        )
+    if name.partition(".")[0] in ("sys", "information_schema") or name.startswith("pg_"):
+        raise ValueError(f"{where}: schema {name.partition('.')[0]} belongs to the system")
+    if not isinstance(path, str) or not path:
+        raise ValueError(
+            f"{where}: path must name a file, a folder, a pattern such as data/*.parquet, or an URL"
+        )
+    if table.get("format", "auto") not in _FORMATS:
+        raise ValueError(f"{where}: format must be one of {', '.join(_FORMATS)}")
+    if not isinstance(options, Mapping) or not all(isinstance(v, str | int | bool) for v in options.values()):
+        raise ValueError(f"{where}: options must be a table of text, numbers, true or false")
+
+
 SETTINGS: Mapping[str, Setting] = {
     "store": _text(r"[a-z][a-z0-9+]*://.+", 'a store URL such as "sqlite:///.penstock/store.db"'),
     "store_password": _text(r".+", "the password of the store, as text"),
@@ -174,4 +210,5 @@ SETTINGS: Mapping[str, Setting] = {
     "spark.fast_start": Setting(_flag),
     "spark.train_archive": Setting(_flag),
     "spark.conf": Setting(_spark_conf, table=True),
+    "tables": Setting(_tables, table=True),
 }

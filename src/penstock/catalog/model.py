@@ -26,6 +26,7 @@ class Kind(enum.StrEnum):
     STREAM = "stream"
     VIEW = "view"
     SINK = "sink"
+    SCHEMA = "schema"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,8 @@ def checked(statement: Statement) -> Statement:
 
 def check_name(name: str) -> None:
     """Raise `UsageError` unless a statement can have this name."""
-    if len(name) > LONGEST_NAME or not all(map(is_name, name.split("."))):
+    # SQL has names that begin with underscores, which a path or command of ours could not have.
+    if len(name) > LONGEST_NAME or not all(is_name(part.lstrip("_")) for part in name.split(".")):
         raise UsageError(
             f"{name!r} cannot be a name in the catalog",
             hint=f"{RULE}; a qualified name has such names between dots, {LONGEST_NAME} at most in all",

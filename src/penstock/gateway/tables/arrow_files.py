@@ -1,0 +1,206 @@
+"""Files that Python workers read with pyarrow: Arrow IPC, and whatever Spark has no file system for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.errors import CorruptFile, SqlError
+from penstock.gateway.tables import paths
+from penstock.spark.flow import Batches, Flow, Scan
+from penstock.storage import filesystem_of
+
+if TYPE_CHECKING:
+    from pyarrow import dataset, fs
+
+_MAGIC = b"ARROW1"
+_BATCH_ROWS = 1 << 16
+
+
+def schema_of(path: str, format: str, options: dict[str, str]) -> pa.Schema:  # noqa: A002
+    """The columns of the files, in types that Spark has."""
+    if format != "arrow":
+        return plain_schema(_dataset(path, format, options).schema)
+    filesystem, files = _files(path)
+    if not files:
+        raise gone(path)
+    try:
+        with filesystem.open_input_file(files[0]) as file, _reader(file) as reader:
+            return plain_schema(reader.schema)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise SqlError(f"{files[0]} is not an Arrow file: {error}", sqlstate="58030") from error
+
+
+def flow(path: str, format: str, options: dict[str, str], schema: pa.Schema) -> Flow:  # noqa: A002
+    """The rows of the files that are there now, one task for each file."""
+    splits: Sequence[Any]
+    if format == "arrow":
+        filesystem, files = _files(path)
+        if not files and not paths.is_there(path):
+            raise gone(path)
+        splits = [_IpcFile(filesystem, file, schema) for file in files]
+    else:
+        source = _dataset(path, format, options)
+        splits = [_Fragment(each, source.schema, schema) for each in source.get_fragments()]
+    return Flow.scan(path, Scan(schema, lambda _: splits))
+
+
+def gone(path: str) -> SqlError:
+    return SqlError(
+        f"the files of the table are gone: there is nothing at {path}",
+        hint="put them back, or drop the table",
+        sqlstate="58P01",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _IpcFile:
+    filesystem: fs.FileSystem
+    path: str
+    schema: pa.Schema
+    rows: int = 0
+
+    def batches(self) -> Batches:
+        try:
+            with self.filesystem.open_input_file(self.path) as file, _reader(file) as reader:
+                for batch in _batches(reader):
+                    yield _fitted(batch, self.schema, self.path)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise CorruptFile(f"{self.path} cannot be read: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Fragment:
+    fragment: dataset.Fragment
+    given: pa.Schema
+    schema: pa.Schema
+    rows: int = 0
+
+    def batches(self) -> Batches:
+        try:
+            for batch in self.fragment.to_batches(
+                schema=self.given, columns=self.schema.names, batch_size=_BATCH_ROWS
+            ):
+                yield _fitted(batch, self.schema, str(self.fragment))
+        except (OSError, pa.ArrowInvalid) as error:
+            raise CorruptFile(f"{self.fragment} cannot be read: {error}") from error
+
+
+def _fitted(batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordBatch:
+    arrays = []
+    for field in schema:
+        index = batch.schema.get_field_index(field.name)
+        # A column that an older file does not have is null, as Spark does it for Parquet.
+        found = batch.column(index) if index >= 0 else pa.nulls(batch.num_rows, field.type)
+        if isinstance(found, pa.DictionaryArray):
+            found = found.dictionary_decode()
+        try:
+            arrays.append(found if found.type == field.type else found.cast(field.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise CorruptFile(
+                f"column {field.name} of {where} is {found.type} and cannot be read as {field.type}: {error}"
+            ) from error
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """The same columns in types that Spark has."""
+    return pa.schema([pa.field(f.name, _plain_type(f.type)) for f in schema])
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type that Spark has for values of a type; text, where it has none."""
+    t = pa.types
+    if t.is_dictionary(kind):
+        return _plain_type(kind.value_type)
+    if t.is_list(kind) or t.is_large_list(kind) or t.is_fixed_size_list(kind):
+        return pa.list_(_plain_type(kind.value_type))
+    if t.is_struct(kind):
+        return pa.struct([pa.field(f.name, _plain_type(f.type)) for f in kind])
+    if t.is_timestamp(kind):
+        return pa.timestamp("us", "UTC" if kind.tz else None)
+    if t.is_decimal(kind):
+        return pa.decimal128(min(kind.precision, 38), kind.scale) if kind.scale >= 0 else pa.decimal128(38, 0)
+    simple = {
+        pa.uint8(): pa.int16(),
+        pa.uint16(): pa.int32(),
+        pa.uint32(): pa.int64(),
+        pa.uint64(): pa.decimal128(20, 0),
+        pa.float16(): pa.float32(),
+        pa.date64(): pa.date32(),
+        pa.large_string(): pa.string(),
+        pa.large_binary(): pa.binary(),
+    }
+    same = (
+        pa.int8(),
+        pa.int16(),
+        pa.int32(),
+        pa.int64(),
+        pa.float32(),
+        pa.float64(),
+        pa.bool_(),
+        pa.date32(),
+    )
+    if kind in simple:
+        return simple[kind]
+    if kind in (*same, pa.string(), pa.binary()):
+        return kind
+    return pa.binary() if t.is_fixed_size_binary(kind) else pa.string()
+
+
+def _reader(file: pa.NativeFile) -> pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader:
+    begin = file.read(len(_MAGIC))
+    file.seek(0)
+    return pa.ipc.open_file(file) if begin == _MAGIC else pa.ipc.open_stream(file)
+
+
+def _batches(reader: Any) -> Iterator[pa.RecordBatch]:
+    if isinstance(reader, pa.ipc.RecordBatchFileReader):
+        for number in range(reader.num_record_batches):
+            yield reader.get_batch(number)
+    else:
+        yield from reader
+
+
+def _files(path: str) -> tuple[fs.FileSystem, list[str]]:
+    from pyarrow import fs
+
+    if not paths.is_remote(path):
+        return fs.LocalFileSystem(), list(paths.files(path))
+    filesystem, base = filesystem_of(path)
+    if paths.is_pattern(base):
+        raise SqlError(
+            f"{path} is a pattern, which works for files of this machine only",
+            hint="name a folder or a file",
+            sqlstate="0A000",
+        )
+    if filesystem.get_file_info(base).type == fs.FileType.File:
+        return filesystem, [base]
+    infos = filesystem.get_file_info(fs.FileSelector(base, recursive=True, allow_not_found=True))
+    files = [
+        info.path for info in infos if info.type == fs.FileType.File and not paths.is_hidden(info.base_name)
+    ]
+    return filesystem, sorted(files)
+
+
+def _dataset(path: str, format: str, options: dict[str, str]) -> dataset.FileSystemDataset:  # noqa: A002
+    from pyarrow import csv, dataset
+
+    filesystem, files = _files(path)
+    if not files:
+        raise gone(path)
+    kind: Any = format
+    if format == "csv":
+        header = options.get("header", "false").lower() == "true"
+        separator = options.get("sep", options.get("delimiter", ","))
+        kind = dataset.CsvFileFormat(
+            parse_options=csv.ParseOptions(delimiter=separator),
+            read_options=csv.ReadOptions(autogenerate_column_names=not header),
+        )
+    base = None if not paths.is_remote(path) else filesystem_of(path)[1]
+    return dataset.dataset(
+        files, filesystem=filesystem, format=kind, partitioning="hive", partition_base_dir=base
+    )

@@ -1,0 +1,266 @@
+"""CREATE and DROP: who may, what PostgreSQL would say, and the change of the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from penstock.catalog import Catalog, Create, Kind, Statement
+from penstock.catalog import Drop as DropStatement
+from penstock.dialect.commands import CreateSchema, CreateTable, CreateView, Drop
+from penstock.errors import CatalogConflict, DuplicateName, SqlError, TerminalError
+from penstock.gateway.base import User
+from penstock.gateway.tables import naming
+from penstock.gateway.tables.planning import Planner
+from penstock.gateway.tables.relation import Key
+from penstock.gateway.tables.shelf import Entry, dependents
+from penstock.gateway.tables.spec import Spec, ViewSpec, encode
+
+if TYPE_CHECKING:
+    from penstock.gateway.tables.tables import Tables
+
+
+class Changes:
+    """Carries out commands on the catalog that the tables follow."""
+
+    def __init__(self, tables: Tables, catalog: Catalog, planner: Planner) -> None:
+        self._tables, self._catalog, self._planner = tables, catalog, planner
+
+    # CREATE
+
+    def create(
+        self,
+        command: CreateView | CreateTable | CreateSchema,
+        user: User,
+        search_path: Sequence[str],
+        columns: Sequence[str],
+        dialect: str,
+    ) -> list[str]:
+        self._tables.catch_up()
+        if isinstance(command, CreateSchema):
+            return self._create_schema(command, user)
+        if isinstance(command, CreateView) and command.temporary:
+            raise SqlError(
+                "temporary views are not supported",
+                hint="use WITH, or create a view and drop it",
+                sqlstate="0A000",
+            )
+        key = self._new_key(command.name, search_path, user)
+        kind = Kind.VIEW if isinstance(command, CreateView) else Kind.TABLE
+        replaces = isinstance(command, CreateView) and command.replace
+        old = self._tables.entry(key)
+        if old is not None:
+            if command.if_not_exists:
+                return [f'relation "{key[1]}" already exists, skipping']
+            self._check_replaceable(old, kind, replaces)
+        if isinstance(command, CreateView):
+            spec: Spec = self._planner.view(command, user, search_path, columns, dialect)
+        else:
+            spec = self._planner.table(command)
+        name = old.statement if old is not None else ".".join(key)
+        statement = Statement(name, kind, encode(key, spec), self._needs(key, spec))
+        self._change(Create(statement, replaces), user)
+        return []
+
+    def _create_schema(self, command: CreateSchema, user: User) -> list[str]:
+        name = naming.check_new(command.name)
+        if name.startswith("pg_"):
+            raise SqlError(
+                f'unacceptable schema name "{name}"',
+                hint='The prefix "pg_" is reserved for system schemas.',
+                sqlstate="42939",
+            )
+        if not user.may_write(name):
+            raise SqlError(
+                "permission denied for database penstock",
+                hint="the user needs the right to write",
+                sqlstate="42501",
+            )
+        if self._tables.has_schema(name) or self._tables.is_taken(name):
+            if command.if_not_exists:
+                return [f'schema "{name}" already exists, skipping']
+            raise SqlError(f'schema "{name}" already exists', sqlstate="42P06")
+        self._change(Create(Statement(name, Kind.SCHEMA, f"CREATE SCHEMA {naming.backquoted(name)}")), user)
+        return []
+
+    def _new_key(self, path: Sequence[str], search_path: Sequence[str], user: User) -> Key:
+        schema, name = naming.split(path)
+        if schema is None:
+            candidates = naming.effective(search_path, user.name)
+            schema = next((each for each in candidates if self._tables.has_schema(each)), None)
+            if schema is None:
+                raise SqlError("no schema has been selected to create in", sqlstate="3F000")
+        self._check_writable(schema, user)
+        if not self._tables.has_schema(schema):
+            raise SqlError(
+                f'schema "{schema}" does not exist', hint=f"CREATE SCHEMA {schema}", sqlstate="3F000"
+            )
+        return schema, naming.check_new(name)
+
+    def _check_writable(self, schema: str, user: User) -> None:
+        if not user.may_write(schema):
+            raise SqlError(f"permission denied for schema {schema}", sqlstate="42501")
+        if not self._tables.has_schema(schema) and self._tables.is_taken(schema):
+            raise SqlError(
+                f"permission denied for schema {schema}: it belongs to the system, a run or a stream",
+                hint="make it in another schema",
+                sqlstate="42501",
+            )
+
+    def _check_replaceable(self, old: Entry, kind: Kind, replaces: bool) -> None:
+        if not replaces:
+            raise SqlError(f'relation "{old.key[1]}" already exists', sqlstate="42P07")
+        if old.kind != kind:
+            raise SqlError(f'"{old.key[1]}" is not a view', sqlstate="42809")
+
+    def _needs(self, key: Key, spec: Spec) -> tuple[str, ...]:
+        """The statements of the catalog that must be there before: what a view reads, and the schema."""
+        keys = spec.needs if isinstance(spec, ViewSpec) else ()
+        entries = [self._tables.entry(each) for each in keys]
+        schemas = [self._tables.schema_statement(schema) for schema in (key[0], *(each[0] for each in keys))]
+        every = [*(schemas), *(entry.statement for entry in entries if entry is not None)]
+        return tuple(dict.fromkeys(each for each in every if each))
+
+    # DROP
+
+    def drop(self, command: Drop, user: User, search_path: Sequence[str]) -> list[str]:
+        self._tables.catch_up()
+        if command.kind == "schema":
+            return self._drop_schemas(command, user)
+        notices: list[str] = []
+        chosen: list[Entry] = []
+        for path in command.names:
+            entry = self._existing(command, path, search_path, user, notices)
+            if entry is not None and entry not in chosen:
+                chosen.append(entry)
+        users = self._users(chosen)
+        self._check_alone(chosen, users, command, user, notices)
+        # Those that others need go last.
+        order = [entry.key for entry in self._tables.entries()]
+        for entry in sorted([*chosen, *users], key=lambda each: order.index(each.key), reverse=True):
+            self._change(DropStatement(entry.statement, cascade=command.cascade), user, missing_ok=True)
+        return notices
+
+    def _existing(
+        self, command: Drop, path: Sequence[str], search_path: Sequence[str], user: User, notices: list[str]
+    ) -> Entry | None:
+        schema, name = naming.split(path)
+        candidates = [schema] if schema is not None else naming.effective(search_path, user.name)
+        found = [entry for each in candidates if (entry := self._tables.entry((each, name)))]
+        if found:
+            self._check_droppable(found[0], command.kind, user)
+            return found[0]
+        if schema is not None:
+            self._check_writable(schema, user)
+        shown = ".".join(path)
+        if schema is not None and not self._tables.has_schema(schema):
+            what, state = f'schema "{schema}" does not exist', "3F000"
+        else:
+            what, state = f'{command.kind} "{shown}" does not exist', "42P01"
+        if not command.if_exists:
+            raise SqlError(what, sqlstate=state)
+        notices.append(f"{what}, skipping")
+        return None
+
+    def _check_droppable(self, entry: Entry, kind: str, user: User) -> None:
+        self._check_writable(entry.key[0], user)
+        if entry.kind != kind:
+            raise SqlError(
+                f'"{entry.key[1]}" is not a {kind}',
+                hint=f"Use DROP {entry.kind.upper()} to remove a {entry.kind}.",
+                sqlstate="42809",
+            )
+        if not entry.statement:
+            raise SqlError(
+                f"permission denied for table {entry.key[1]}: it stands in the configuration",
+                hint="take it out of [[tables]] in penstock.toml",
+                sqlstate="42501",
+            )
+
+    def _users(self, chosen: Sequence[Entry]) -> list[Entry]:
+        """Everything that reads the chosen entries, directly or not, and is not chosen itself."""
+        entries, found, ahead = self._tables.entries(), list[Entry](), list(chosen)
+        while ahead:
+            for user in dependents(entries, ahead.pop().key):
+                if user not in found and user not in chosen:
+                    found.append(user)
+                    ahead.append(user)
+        return found
+
+    def _check_alone(
+        self, chosen: Sequence[Entry], users: Sequence[Entry], command: Drop, user: User, notices: list[str]
+    ) -> None:
+        for each in users:
+            if not command.cascade:
+                raise _needed(f"{command.kind} {naming.shown(chosen[0].key)}", _read_by(each, chosen, users))
+            self._check_writable(each.key[0], user)
+            notices.append(f"drop cascades to {each.kind} {naming.shown(each.key)}")
+
+    def _drop_schemas(self, command: Drop, user: User) -> list[str]:
+        notices: list[str] = []
+        for path in command.names:
+            schema = path[-1]
+            self._check_writable(schema, user)
+            statement = self._tables.schema_statement(schema)
+            if statement is not None:
+                self._drop_schema(schema, statement, command, user, notices)
+            elif self._tables.has_schema(schema):
+                raise SqlError(
+                    f"permission denied for schema {schema}: it is built in or configured", sqlstate="42501"
+                )
+            elif command.if_exists:
+                notices.append(f'schema "{schema}" does not exist, skipping')
+            else:
+                raise SqlError(f'schema "{schema}" does not exist', sqlstate="3F000")
+        return notices
+
+    def _drop_schema(
+        self, schema: str, statement: str, command: Drop, user: User, notices: list[str]
+    ) -> None:
+        inside = [entry for entry in self._tables.entries() if entry.key[0] == schema and entry.statement]
+        gone = [*inside, *self._users(inside)]
+        if gone and not command.cascade:
+            first = gone[0]
+            raise _needed(
+                f"schema {schema}", f"{first.kind} {naming.shown(first.key)} depends on schema {schema}"
+            )
+        for each in gone:
+            self._check_writable(each.key[0], user)
+            notices.append(f"drop cascades to {each.kind} {naming.shown(each.key)}")
+        self._change(DropStatement(statement, cascade=command.cascade), user)
+
+    # both
+
+    def _change(self, change: Create | DropStatement, user: User, *, missing_ok: bool = False) -> None:
+        try:
+            self._catalog.change(change, by=user.name)
+        except DuplicateName as error:
+            raise SqlError(
+                error.what, hint="choose another name, or drop it first", sqlstate="42P07"
+            ) from error
+        except CatalogConflict as error:
+            raise SqlError(error.what, hint="try again", sqlstate="40001") from error
+        except TerminalError as error:
+            # What a cascade has taken along already need not go again.
+            if missing_ok and isinstance(change, DropStatement) and self._catalog.find(change.name) is None:
+                return
+            raise SqlError(
+                error.what, hint=error.hint, sqlstate="2BP01" if missing_ok else "42P17"
+            ) from error
+        finally:
+            self._tables.catch_up()
+
+
+def _needed(what: str, who: str) -> SqlError:
+    return SqlError(
+        f"cannot drop {what} because other objects depend on it",
+        left=who,
+        hint="Use DROP ... CASCADE to drop the dependent objects too.",
+        sqlstate="2BP01",
+    )
+
+
+def _read_by(user: Entry, chosen: Sequence[Entry], users: Sequence[Entry]) -> str:
+    needs = user.spec.needs if isinstance(user.spec, ViewSpec) else ()
+    read = next((each for each in (*chosen, *users) if each.key in needs), chosen[0])
+    return f"{user.kind} {naming.shown(user.key)} depends on {read.kind} {naming.shown(read.key)}"

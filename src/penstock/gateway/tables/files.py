@@ -1,0 +1,151 @@
+"""Tables over files: how Spark gets to know them, and how it hears of files that came later.
+
+Spark remembers the files of a table in each session. Asking it to forget costs some 20 ms for each query,
+looking at the folder much less: a table is refreshed in a session that knows other files than there are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.errors import SqlError
+from penstock.gateway.tables import arrow_files, columns, formats, paths
+from penstock.gateway.tables.spec import TableSpec
+from penstock.spark.paths import for_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+_REMOTE_EVERY = 2.0
+_SHARE = 20
+"""Looking at files may take one part in so many of the time."""
+
+
+def is_native(spark: SparkSession, spec: TableSpec) -> bool:
+    """Whether Spark reads the files by itself."""
+    if spec.format not in formats.SPARK_FORMATS:
+        return False
+    return not paths.is_remote(spec.path) or _has_client(spark, spec)
+
+
+def look(spark: SparkSession, spec: TableSpec) -> StructType:
+    """The columns of the files, as the spec says or else as they are."""
+    check_there(spec.path)
+    if spec.columns:
+        return columns.parsed(spec.columns)
+    if not is_native(spark, spec):
+        from penstock.tables import spark_schema
+
+        return spark_schema(arrow_files.schema_of(spec.path, spec.format, dict(spec.options)))
+    options = dict(spec.options)
+    if spec.format == "csv":
+        options.setdefault("inferSchema", "true")
+    return spark.read.format(spec.format).options(**options).load(for_spark(spec.path)).schema
+
+
+def register(spark: SparkSession, name: str, spec: TableSpec, schema: StructType) -> None:
+    """Make the table known to Spark under a name."""
+    # Without PARTITIONED BY, Spark finds the partitions in the folder each time it lists it.
+    spark.catalog.createTable(
+        name, path=for_spark(spec.path), source=spec.format, schema=schema, **dict(spec.options)
+    )
+
+
+def check_there(path: str) -> None:
+    if not paths.is_remote(path) and not paths.matches(path):
+        raise arrow_files.gone(path)
+
+
+class Freshness:
+    """Sees to it that a query reads the files that are there when it begins."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._looks: dict[str, tuple[float, str]] = {}
+        self._known: weakref.WeakKeyDictionary[SparkSession, dict[str, str]] = weakref.WeakKeyDictionary()
+
+    def refresh(self, spark: SparkSession, name: str, spec: TableSpec) -> None:
+        """Have the session list the files of a table again if it knows others. Raises if there are none."""
+        now = self._files(spec.path)
+        with self._lock:
+            known = self._known.setdefault(spark, {})
+            if known.get(name) == now:
+                return
+            known[name] = now
+        spark.catalog.refreshTable(name)
+
+    def _files(self, path: str) -> str:
+        """What stands for the files as they are, or were a moment ago where looking takes long."""
+        with self._lock:
+            until, found = self._looks.get(path, (0.0, ""))
+        begin = time.monotonic()
+        if begin < until:
+            return found
+        if paths.is_remote(path):
+            found, until = str(begin), begin + _REMOTE_EVERY
+        else:
+            found = _signature(path)
+            end = time.monotonic()
+            until = end + (end - begin) * _SHARE if end - begin > 0.01 else 0.0
+        with self._lock:
+            self._looks[path] = (until, found)
+        return found
+
+
+def _signature(path: str) -> str:
+    found = paths.matches(path)
+    if not found:
+        raise arrow_files.gone(path)
+    digest = hashlib.blake2b(digest_size=16)
+    for each in found:
+        _add(digest, each)
+    return digest.hexdigest()
+
+
+def _add(digest: hashlib.blake2b, path: str) -> None:
+    try:
+        if not Path(path).is_dir():
+            stat = Path(path).stat()
+            digest.update(
+                f"{path}\0{stat.st_size}\0{stat.st_mtime_ns}\0{stat.st_ino}\n".encode(errors="replace")
+            )
+            return
+        with os.scandir(path) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                _add(digest, entry.path)
+    except FileNotFoundError:
+        digest.update(b"gone")
+
+
+def _has_client(spark: SparkSession, spec: TableSpec) -> bool:
+    """Whether Spark can reach an object store: it is asked, because it alone knows its jars."""
+    try:
+        spark.read.format(spec.format).schema("x INT").load(for_spark(spec.path)).schema  # noqa: B018
+    except Exception as error:
+        text = str(error)
+        return not (
+            "No FileSystem for scheme" in text or "UNSUPPORTED_FILESYSTEM" in text or "ClassNotFound" in text
+        )
+    return True
+
+
+def told(error: Exception, what: str) -> SqlError:
+    """Any error as one for the client."""
+    if isinstance(error, SqlError):
+        return error
+    from penstock.errors import PenstockError
+
+    if isinstance(error, PenstockError):
+        return SqlError(f"{what}: {error.what}", hint=error.hint, sqlstate="58030")
+    from pyspark.errors import PySparkException
+
+    state = error.getSqlState() if isinstance(error, PySparkException) else None
+    first = next(iter(str(error).splitlines()), type(error).__name__)
+    return SqlError(f"{what}: {first}", sqlstate=state or "58030")

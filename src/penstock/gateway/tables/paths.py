@@ -1,0 +1,156 @@
+"""Which files tables may be made over by SQL: those below the configured roots, and no way around.
+
+Spark reads a path as Hadoop does: it globs, and it takes URLs as they are written. A path is therefore
+brought to one plain form first, and that form is what Spark gets.
+"""
+
+from __future__ import annotations
+
+import glob
+import itertools
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from penstock.errors import SqlError
+
+SETTING = "serve.paths"
+_GLOB = re.compile(r"[*?\[\]{}]")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_SAME = {"s3a": "s3", "s3n": "s3"}
+
+
+class Roots:
+    """The folders and URLs below which SQL may name files. A relative path begins at the first folder."""
+
+    def __init__(self, roots: Sequence[str]) -> None:
+        local = [plain(root) for root in roots]
+        self._folders = [os.path.realpath(root) for root in local if not is_remote(root)]
+        self._prefixes = [_parts(root) for root in local if is_remote(root)]
+
+    def checked(self, path: str) -> str:
+        """The path in its plain form. Raises `SqlError` 42501 unless all it can mean is below a root."""
+        _check_characters(path)
+        given = plain(path)
+        if is_remote(given):
+            self._check_remote(path, given)
+            return given
+        given = str((Path(self._folders[0]) if self._folders else Path.cwd()) / given)
+        if is_pattern(given):
+            for each in braces(given):
+                self._check_pattern(path, each)
+            return given
+        found = os.path.realpath(given)
+        self._check_inside(path, found)
+        return found
+
+    def _check_pattern(self, path: str, pattern: str) -> None:
+        if ".." in Path(pattern).parts:
+            raise _refused(path, "it holds ..")
+        fixed = Path(*itertools.takewhile(lambda part: not _GLOB.search(part), Path(pattern).parts))
+        self._check_inside(path, os.path.realpath(fixed))
+        for found in glob.iglob(pattern, include_hidden=True):  # noqa: PTH207
+            self._check_inside(path, os.path.realpath(found))
+
+    def _check_inside(self, path: str, real: str) -> None:
+        if not any(real == root or real.startswith(root.rstrip("/") + "/") for root in self._folders):
+            raise _refused(path, f"{real} is not below any of them" if real != path else "")
+
+    def _check_remote(self, path: str, url: str) -> None:
+        if any(part in ("..", ".") for each in braces(url) for part in each.split("/")):
+            raise _refused(path, "it holds ..")
+        if "@" in url.partition("://")[2].partition("/")[0]:
+            raise _refused(path, "it holds a password")
+        for each in braces(url):
+            parts = _parts(each)
+            if not any(parts[: len(prefix)] == prefix for prefix in self._prefixes):
+                raise _refused(path, "")
+
+
+def plain(path: str) -> str:
+    """A path of this machine without ``file:``, or an URL."""
+    found = _SCHEME.fullmatch(path)
+    if not found:
+        return path
+    scheme, rest = found[1].lower(), found[2]
+    if scheme != "file":
+        return f"{scheme}:{rest}"
+    if rest.startswith("//"):
+        host, slash, rest = rest[2:].partition("/")
+        if host not in ("", "localhost"):
+            raise _refused(path, f"it is on another host, {host}")
+        rest = slash + rest
+    return "/" + rest.lstrip("/")
+
+
+def is_remote(path: str) -> bool:
+    return _SCHEME.fullmatch(path) is not None
+
+
+def is_pattern(path: str) -> bool:
+    return _GLOB.search(path) is not None
+
+
+def braces(pattern: str) -> Iterator[str]:
+    """The patterns that one with ``{a,b}`` stands for."""
+    found = _BRACES.search(pattern)
+    if not found:
+        yield pattern
+        return
+    for choice in found[1].split(","):
+        yield from braces(pattern[: found.start()] + choice + pattern[found.end() :])
+
+
+def matches(path: str) -> list[str]:
+    """What is there of a path of this machine, which may be a pattern."""
+    if not is_pattern(path):
+        return [path] if Path(path).exists() else []
+    return sorted({found for each in braces(path) for found in glob.iglob(each)})  # noqa: PTH207
+
+
+def files(path: str) -> Iterator[str]:
+    """The files of a path of this machine, in order, without those that Spark does not look at either."""
+    for each in matches(path):
+        if Path(each).is_file():
+            yield each
+            continue
+        for folder, folders, names in os.walk(each):
+            folders[:] = sorted(name for name in folders if not is_hidden(name))
+            yield from (str(Path(folder) / name) for name in sorted(names) if not is_hidden(name))
+
+
+def is_hidden(name: str) -> bool:
+    return name.startswith(("_", "."))
+
+
+def is_there(path: str) -> bool:
+    """Whether there is anything; of what is remote, nobody asks."""
+    return is_remote(path) or bool(matches(path))
+
+
+def _parts(url: str) -> list[str]:
+    scheme, _, rest = url.partition(":")
+    host, _, path = rest.lstrip("/").partition("/")
+    return [_SAME.get(scheme, scheme), host, *(part for part in path.split("/") if part)]
+
+
+def _check_characters(path: str) -> None:
+    if not path or "\\" in path or any(ord(c) < 32 for c in path):
+        raise SqlError(
+            f"{path!r} is not a path for a table",
+            hint="write it without backslashes and control characters",
+            sqlstate="22023",
+        )
+    if path.count("{") > 8:
+        raise SqlError(f"{path!r} has too many braces", sqlstate="22023")
+
+
+def _refused(path: str, why: str) -> SqlError:
+    return SqlError(
+        f'permission denied for path "{path}": tables may be made over files below {SETTING} only'
+        + (f", and {why}" if why else ""),
+        hint=f"copy the files there, or have an administrator add the path to {SETTING} of penstock.toml",
+        sqlstate="42501",
+    )

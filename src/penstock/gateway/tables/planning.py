@@ -1,0 +1,162 @@
+"""From a CREATE to what is made: names resolved, paths checked, the query of a view in Spark SQL."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.dialect.commands import CreateTable, CreateView
+from penstock.errors import SqlError
+from penstock.gateway.base import PUBLIC, User
+from penstock.gateway.tables import columns as shapes
+from penstock.gateway.tables import files, formats, given
+from penstock.gateway.tables.paths import Roots
+from penstock.gateway.tables.relation import Key, Relation
+from penstock.gateway.tables.shelf import Shelf
+from penstock.gateway.tables.spec import Spec, TableSpec, ViewSpec, reference, resolved
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from penstock.dialect.analysis import Analysis
+
+
+class Finder(Protocol):
+    """Finds relations, as `Tables` does."""
+
+    def find(self, path: Sequence[str], search_path: Sequence[str], user: User) -> Relation: ...
+
+
+class Planner:
+    """Makes specs of commands."""
+
+    def __init__(self, finder: Finder, shelf: Shelf, roots: Roots) -> None:
+        self._finder, self._shelf, self._roots = finder, shelf, roots
+
+    def table(self, command: CreateTable) -> TableSpec:
+        """An external table, after a look into its files."""
+        if not command.location:
+            raise SqlError(
+                "CREATE TABLE needs USING and LOCATION: tables are made over files that exist",
+                hint="CREATE TABLE name USING parquet LOCATION 'folder'",
+                sqlstate="0A000",
+            )
+        path = self._roots.checked(command.location)
+        kind, own = formats.known(command.using, path)
+        options = formats.checked_options(kind, {**own, **command.options})
+        try:
+            if command.columns:
+                files.check_there(path)
+                return TableSpec(path, kind, options, shapes.columns_ddl(given.parsed(command.columns)))
+            schema = self._shelf.look(TableSpec(path, kind, options))
+        except Exception as error:
+            raise files.told(error, f"{path} cannot be read as {kind}") from error
+        return TableSpec(path, kind, options, shapes.columns_ddl(schema))
+
+    def view(
+        self, command: CreateView, user: User, search_path: Sequence[str], names: Sequence[str], dialect: str
+    ) -> ViewSpec:
+        """A view: what its query reads is resolved now, as this user sees it."""
+        from penstock.dialect.analysis import analyse
+
+        analysis = analyse(command.query, dialect)
+        _check_lasting(analysis)
+        relations = self._resolved(analysis, command.offset, user, search_path)
+        text = _translated(analysis, relations)
+        needs = tuple(dict.fromkeys((each.schema, each.name) for each in relations.values()))
+        schema = self._analysed(text, list(relations.values()))
+        chosen = _column_names(command.columns, names, schema)
+        for field, name in zip(schema.fields, chosen, strict=True):
+            field.name = name
+        schema.names = list(chosen)
+        return ViewSpec(text, needs, shapes.columns_ddl(schema), chosen)
+
+    def written(self, sql: str, user: User) -> Spec:
+        """What a statement says that somebody wrote into the catalog by hand."""
+        from penstock.dialect.statements import classify
+
+        command = classify(sql)
+        if isinstance(command, CreateView):
+            return self.view(command, user, (PUBLIC,), (), "auto")
+        if isinstance(command, CreateTable):
+            return self.table(command)
+        raise SqlError(
+            "the statement makes no view and no external table",
+            hint="write CREATE VIEW … AS …, or CREATE TABLE … USING … LOCATION …",
+            sqlstate="0A000",
+        )
+
+    def _resolved(
+        self, analysis: Analysis, offset: int, user: User, search_path: Sequence[str]
+    ) -> dict[tuple[str, ...], Relation]:
+        found: dict[tuple[str, ...], Relation] = {}
+        for each in analysis.relations:
+            if len(each.path) > 1 and each.path[-2] in ("pg_catalog", "information_schema"):
+                raise SqlError(
+                    f"a view cannot read {'.'.join(each.path)}", hint="ask for it directly", sqlstate="0A000"
+                )
+            try:
+                found[each.path] = self._finder.find(each.path, search_path, user)
+            except SqlError as error:
+                if error.position is None and each.position is not None:
+                    error.position = offset + each.position
+                raise
+        return found
+
+    def _analysed(self, text: str, relations: Sequence[Relation]) -> StructType:
+        """The columns of the query, as Spark understands it."""
+        spark, query = self._shelf.spark, f"create {secrets.token_hex(8)}"
+        names: dict[Key, str] = {}
+        try:
+            for each in relations:
+                names[each.schema, each.name] = each.bind(spark, query)
+            return spark.sql(resolved(text, names.__getitem__)).schema
+        except Exception as error:
+            raise files.told(error, "the query of the view cannot be carried out") from error
+        finally:
+            for each in relations:
+                each.release(spark, query)
+
+
+def _translated(analysis: Analysis, relations: dict[tuple[str, ...], Relation]) -> str:
+    from penstock.dialect.translate import Target, respell, translate
+
+    def target(path: tuple[str, ...]) -> Target | None:
+        found = relations.get(tuple(path))
+        return Target(reference((found.schema, found.name)), found.spark_columns) if found else None
+
+    spell = translate if analysis.dialect == "postgres" else respell
+    return spell(analysis.tree, target=target)
+
+
+def _check_lasting(analysis: Analysis) -> None:
+    if analysis.parameters:
+        raise SqlError("there is no parameter $1: a view has none", sqlstate="42P02")
+    if "checkpoint" in analysis.table_functions:
+        raise SqlError(
+            "a view cannot read checkpoint(): checkpoints come and go",
+            hint="ask for it directly",
+            sqlstate="0A000",
+        )
+
+
+def _column_names(listed: Sequence[str], described: Sequence[str], schema: StructType) -> tuple[str, ...]:
+    """The names of the view's columns: those that the statement lists, then those that the client knows."""
+    width = len(schema.fields)
+    if len(listed) > width:
+        raise SqlError("CREATE VIEW specifies more column names than columns", sqlstate="42601")
+    natural = list(described) if len(described) == width else list(schema.names)
+    names = [*listed, *natural[len(listed) :]]
+    seen: dict[str, str] = {}
+    for name in names:
+        if other := seen.get(name.lower()):
+            same = other == name
+            raise SqlError(
+                f'column "{name}" specified more than once',
+                hint="give columns other names with AS"
+                + ("" if same else f'; Spark does not tell "{other}" from "{name}"'),
+                sqlstate="42701",
+            )
+        seen[name.lower()] = name
+    return tuple(names)

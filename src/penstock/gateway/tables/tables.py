@@ -1,0 +1,358 @@
+"""All that SQL can name: configured tables, the catalog, outputs of runs and streams, system tables."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.catalog import Catalog, Follower, Handler, Kind, Statement
+from penstock.catalog.manifest import HEAD
+from penstock.config import TableConfig
+from penstock.errors import PenstockError, SqlError
+from penstock.gateway.base import PUBLIC, TableInfo, User
+from penstock.gateway.tables import arrow_files, checkpoint, columns, formats, naming
+from penstock.gateway.tables.paths import Roots, plain
+from penstock.gateway.tables.planning import Planner
+from penstock.gateway.tables.provider import Provider
+from penstock.gateway.tables.published import Publications
+from penstock.gateway.tables.relation import Bindings, Key, Relation
+from penstock.gateway.tables.shelf import Entry, Shelf
+from penstock.gateway.tables.spec import Spec, TableSpec, decode
+from penstock.storage import Storage
+from penstock.store import Store
+from penstock.tables import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.dialect.commands import CreateSchema, CreateTable, CreateView, Drop
+
+_log = logging.getLogger(__name__)
+
+_POLL = 1.0
+_KINDS = {Kind.TABLE: "table", Kind.VIEW: "view"}
+_ADMIN = User("penstock", admin=True)
+
+
+class Tables:
+    """Names of SQL, and what they are in Spark. For any thread.
+
+    `create` and `drop` change the catalog in the store; changes that others make there arrive while `follow`
+    runs, or with `catch_up`.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        store: Store,
+        storage: Storage,
+        tables: Sequence[TableConfig],
+        roots: Sequence[str],
+        providers: Sequence[Provider] = (),
+    ) -> None:
+        self._store, self._storage = store, storage
+        self._bindings = Bindings()
+        self._shelf = Shelf(spark, self._bindings)
+        self._published = Publications(store, storage)
+        self._providers: dict[str, list[Provider]] = {}
+        for provider in providers:
+            self.provide(provider)
+        self._configured: set[Key] = set()
+        self._schemas: dict[str, str] = {}
+        self._added = 0
+        self._lock = threading.RLock()
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._catalog = Catalog(store)
+        self._follower = Follower(store, _Builder(self))
+        self._planner = Planner(self, self._shelf, Roots(roots))
+        for table in tables:
+            self._configure(table)
+        self.catch_up()
+
+    @property
+    def version(self) -> int:
+        """Grows with everything that `listed` shows."""
+        return self._shelf.version + self._published.version + self._added
+
+    def provide(self, provider: Provider) -> None:
+        """Add system tables."""
+        self._providers.setdefault(provider.schema, []).append(provider)
+
+    # finding
+
+    def find(self, path: Sequence[str], search_path: Sequence[str], user: User) -> Relation:
+        """The relation that a name means to a user. Raises `SqlError` 42P01 or 42501.
+
+        In a search path, schemas that the user may not read are passed over, as PostgreSQL does.
+        """
+        schema, name = naming.split(path)
+        if schema is not None:
+            if not self.readable(schema, user):
+                raise SqlError(f"permission denied for schema {schema}", sqlstate="42501")
+            candidates = [schema]
+        else:
+            effective = naming.effective(search_path, user.name)
+            candidates = [each for each in effective if self.readable(each, user)]
+        for candidate in candidates:
+            if found := self.relation((candidate, name), user):
+                return found
+        raise naming.unknown(path, (key for key in self._keys() if self.readable(key[0], user)))
+
+    def relation(self, key: Key, user: User) -> Relation | None:
+        """The relation of this key, whoever may read it."""
+        if entry := self._shelf.find(key):
+            return self._of_entry(entry, user)
+        for provider in self._providers.get(key[0], ()):
+            schema = provider.tables().get(key[1])
+            if schema is not None:
+                return self._of_provider(provider, key, schema, user)
+        if published := self._published.find(key):
+            return self._framed(key, "table", published.columns, published.frame)
+        return None
+
+    def function(self, name: str, arguments: Sequence[str], user: User) -> Relation:
+        """What a table function gives for these arguments: ``checkpoint(run, stage[, table])``."""
+        if name.lower() != "checkpoint":
+            raise SqlError(
+                f"function {name}({', '.join(['unknown'] * len(arguments))}) does not exist", sqlstate="42883"
+            )
+        if arguments and not self.readable(arguments[0], user):
+            raise SqlError(f"permission denied for schema {arguments[0]}", sqlstate="42501")
+        saved = checkpoint.find(self._store, arguments)
+        key = ("", f"checkpoint({', '.join(arguments)})")
+        relation = self._framed(key, "table", saved.columns, lambda spark: saved.frame(spark, self._store))
+        return Relation(
+            "",
+            "checkpoint",
+            "table",
+            relation.columns,
+            relation.spark_columns,
+            relation.binder,
+            self._bindings,
+        )
+
+    def listed(self, user: User) -> list[TableInfo]:
+        """What this user may read, by schema and name. What is broken has the columns that it had, if any."""
+        found: dict[Key, TableInfo] = {}
+        for key, schema in self._published.listed().items():
+            found[key] = TableInfo(*key, "table", schema)
+        for name, providers in self._providers.items():
+            for provider in providers:
+                for table, schema in provider.tables().items():
+                    found[name, table] = TableInfo(name, table, "system", schema)
+        for entry in self._shelf.entries():
+            shape = columns.arrow(entry.columns) if entry.columns is not None else pa.schema([])
+            found[entry.key] = TableInfo(*entry.key, entry.kind, shape)
+        return [found[key] for key in sorted(found) if self.readable(key[0], user)]
+
+    def schemas(self, user: User) -> list[str]:
+        """The schemas that this user may read, also those without tables."""
+        names = {PUBLIC, *self._schemas, *self._providers, *self._published.names()}
+        names |= {schema for schema, _ in self._keys()}
+        return sorted(name for name in names if self.readable(name, user))
+
+    def broken(self) -> Mapping[Key, str]:
+        """Tables and views that cannot be read now, and why."""
+        return {each.key: each.problem.what for each in self._shelf.entries() if each.problem is not None}
+
+    def readable(self, schema: str, user: User) -> bool:
+        # What system tables show is decided row by row.
+        return user.may_read(schema) or schema in self._providers
+
+    def release(self, spark: SparkSession, query: str) -> None:
+        """Let go of everything that was bound for a query."""
+        self._bindings.release(spark, query)
+
+    # changing
+
+    def create(
+        self,
+        command: CreateView | CreateTable | CreateSchema,
+        *,
+        user: User,
+        sql: str = "",
+        search_path: Sequence[str] = (PUBLIC,),
+        columns: Sequence[str] = (),
+        dialect: str = "auto",
+    ) -> list[str]:
+        """Carry out a CREATE and record it in the catalog; what comes back are notices.
+
+        ``columns`` are the names that the columns of a view's query have, where the client knows them
+        otherwise than Spark does.
+        """
+        del sql  # the catalog keeps the statement as it was understood, with every name resolved
+        from penstock.gateway.tables.changes import Changes
+
+        return Changes(self, self._catalog, self._planner).create(
+            command, user, search_path, columns, dialect
+        )
+
+    def drop(
+        self, command: Drop, *, user: User, sql: str = "", search_path: Sequence[str] = (PUBLIC,)
+    ) -> list[str]:
+        """Carry out a DROP; files stay. What comes back are notices."""
+        del sql
+        from penstock.gateway.tables.changes import Changes
+
+        return Changes(self, self._catalog, self._planner).drop(command, user, search_path)
+
+    # following
+
+    def catch_up(self) -> None:
+        """Bring everything to the newest version of the catalog now."""
+        with self._lock:
+            self._follower.catch_up()
+
+    def follow(self) -> None:
+        """Keep up with the catalog, with runs and with streams, in a thread of its own, until `close`."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._follow, name="penstock-tables", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join(10)
+        self._shelf.close()
+
+    def _follow(self) -> None:
+        cursor = 0
+        while not self._stopped.is_set():
+            try:
+                cursor = cursor or self._store.revision()
+                self.catch_up()
+                self._published.listed()
+                _, cursor = self._store.watch(HEAD, cursor, _POLL)
+            except PenstockError as error:
+                _log.warning("the catalog cannot be followed: %s", error.what)
+                cursor = 0
+                self._stopped.wait(_POLL)
+            except Exception:
+                # Whatever it is, tables that are known must stay usable, and the next try may succeed.
+                _log.exception("the catalog cannot be followed")
+                self._stopped.wait(_POLL)
+
+    # for those who change and build
+
+    def entry(self, key: Key) -> Entry | None:
+        return self._shelf.find(key)
+
+    def entries(self) -> list[Entry]:
+        return self._shelf.entries()
+
+    def is_configured(self, key: Key) -> bool:
+        return key in self._configured
+
+    def schema_statement(self, schema: str) -> str | None:
+        """The name in the catalog of a schema that was created by SQL."""
+        return self._schemas.get(schema)
+
+    def has_schema(self, schema: str) -> bool:
+        """Whether a schema is there in which people may have tables."""
+        return schema in (PUBLIC, *self._schemas) or any(key[0] == schema for key in self._configured)
+
+    def is_taken(self, schema: str) -> bool:
+        """Whether a schema is there in which nobody can make anything."""
+        return schema in self._providers or naming.is_system(schema) or self._published.has_schema(schema)
+
+    def build(self, statement: Statement) -> None:
+        """Build what a statement of the catalog says. What belongs to others is left to them."""
+        key = key_of(statement.name)
+        if statement.kind is Kind.SCHEMA:
+            self._schemas[statement.name] = statement.name
+            self._added += 1
+        elif statement.kind in _KINDS and key not in self._configured:
+            self._shelf.put(key, _KINDS[statement.kind], lambda: self._spec(statement), statement.name)
+
+    def unbuild(self, statement: Statement) -> None:
+        key = key_of(statement.name)
+        if statement.kind is Kind.SCHEMA:
+            self._schemas.pop(statement.name, None)
+            self._added += 1
+        elif statement.kind in _KINDS and key not in self._configured:
+            self._shelf.remove(key)
+
+    def _spec(self, statement: Statement) -> Spec:
+        return decode(statement.sql) or self._planner.written(statement.sql, _ADMIN)
+
+    def _configure(self, table: TableConfig) -> None:
+        schema, dot, name = table.name.partition(".")
+        key = (schema, name) if dot else (PUBLIC, schema)
+        self._configured.add(key)
+        self._shelf.put(key, "table", lambda: _configured_spec(table))
+
+    def _keys(self) -> Iterator[Key]:
+        yield from (entry.key for entry in self._shelf.entries())
+        yield from self._published.listed()
+        for name, providers in self._providers.items():
+            yield from ((name, table) for provider in providers for table in provider.tables())
+
+    def _of_entry(self, entry: Entry, user: User) -> Relation:
+        from penstock.gateway.tables.shelf import broken
+
+        if entry.problem is not None or entry.columns is None:
+            raise broken(entry)
+
+        def bind(spark: SparkSession, query: str) -> str:
+            def needed(key: Key) -> str:
+                found = self.relation(key, user)
+                if found is None:
+                    raise SqlError(
+                        f"view {naming.shown(entry.key)} reads {naming.shown(key)}, which does not exist now",
+                        hint="drop the view, or bring back what it reads",
+                        sqlstate="42P01",
+                    )
+                return found.bind(spark, query)
+
+            return self._shelf.bind(entry, spark, query, needed)
+
+        shape = entry.columns
+        return Relation(
+            *entry.key, entry.kind, columns.arrow(shape), columns.ddl_types(shape), bind, self._bindings
+        )
+
+    def _of_provider(self, provider: Provider, key: Key, schema: pa.Schema, user: User) -> Relation:
+        simple = arrow_files.plain_schema(schema)
+
+        def frame(spark: SparkSession) -> DataFrame:
+            return spark.createDataFrame(provider.rows(key[1], user).cast(simple), spark_schema(simple))
+
+        return self._framed(key, "system", simple, frame)
+
+    def _framed(self, key: Key, kind: str, schema: pa.Schema, frame: object) -> Relation:
+        def bind(spark: SparkSession, query: str) -> str:
+            return self._bindings.bind(query, key, lambda: frame(spark))  # type: ignore[operator]
+
+        types = columns.ddl_types(spark_schema(schema))
+        return Relation(*key, kind, schema, types, bind, self._bindings)
+
+
+class _Builder(Handler):
+    """Puts what the catalog says onto the shelf. It never fails: what cannot be built is kept as broken."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def build(self, statement: Statement) -> None:
+        self._tables.build(statement)
+
+    def drop(self, statement: Statement) -> None:
+        self._tables.unbuild(statement)
+
+
+def key_of(statement: str) -> Key:
+    """What a name of the catalog is in SQL: one without a schema stands in the usual one."""
+    schema, dot, name = statement.partition(".")
+    return (schema, name) if dot else (PUBLIC, schema)
+
+
+def _configured_spec(table: TableConfig) -> TableSpec:
+    path = plain(table.path)
+    kind, own = formats.known(table.format, path)
+    options = {**({"header": "true"} if kind == "csv" else {}), **own, **table.options}
+    return TableSpec(path, kind, formats.checked_options(kind, options))
