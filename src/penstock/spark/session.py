@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from penstock.errors import MissingPackage
 from penstock.spark import cds, java
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 T = TypeVar("T")
@@ -151,6 +151,35 @@ def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
     session, jvm = spark._jsparkSession, cast("Any", spark._jvm)  # noqa: SLF001
     rows = session.createDataFrame(jvm.java.util.ArrayList(), session.parseDataType(schema.json()))
     return DataFrame(rows, spark)
+
+
+def beside(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
+    """Another session on the same classic Spark, with settings and temporary views of its own."""
+    other = spark.newSession()
+    for key, value in {**_QUERY_SETTINGS, _OURS: "true", **settings}.items():
+        other.conf.set(key, value)
+    return other
+
+
+def estimated_bytes(frame: DataFrame) -> int | None:
+    """How large Spark's optimizer takes the result to be; None in a Connect session, which does not tell."""
+    if is_connect(frame.sparkSession):
+        return None
+    plan = cast("Any", frame)._jdf.queryExecution().optimizedPlan()  # noqa: SLF001
+    return int(str(plan.stats().sizeInBytes()))
+
+
+def text_array(values: Sequence[str | None]) -> Column:
+    """A literal of texts in a classic session. PySpark makes none in which a NULL stands beside values."""
+    from pyspark import SparkContext
+    from pyspark.sql.classic.column import Column as ClassicColumn
+
+    context = cast("Any", SparkContext._active_spark_context)  # noqa: SLF001
+    gateway, jvm = context._gateway, context._jvm  # noqa: SLF001
+    texts = gateway.new_array(jvm.java.lang.String, len(values))
+    for number, value in enumerate(values):
+        texts[number] = value
+    return ClassicColumn(jvm.org.apache.spark.sql.functions.lit(texts))
 
 
 class Shared(Protocol[T_co]):

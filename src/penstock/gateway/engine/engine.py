@@ -1,0 +1,184 @@
+"""`SparkEngine`: statements in, Arrow batches out."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from penstock.dialect.statements import Drop
+from penstock.errors import SqlError
+from penstock.gateway.base import Client, Connection, Engine, Execution, Prepared, QueryInfo, TableInfo, User
+from penstock.gateway.engine.admission import QUEUED, RUNNING, Admission
+from penstock.gateway.engine.cataloging import CatalogExecution
+from penstock.gateway.engine.explaining import ExplainExecution
+from penstock.gateway.engine.planner import Planner
+from penstock.gateway.engine.plans import CatalogPlan, ExplainPlan, ShadowPlan, SparkPlan
+from penstock.gateway.engine.registry import Registry
+from penstock.gateway.engine.running import SparkExecution, Workplace
+from penstock.gateway.engine.sessions import Sessions
+from penstock.spark.session import is_alive
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.gateway.settings import Settings
+    from penstock.gateway.shadow import Shadow
+    from penstock.gateway.tables import Tables
+
+_ADMIN = User("penstock", admin=True)
+
+
+class SparkEngine(Engine):
+    """Answers statements with Spark, and those about the catalog with the shadow.
+
+    ``spool`` is a folder or URL that this process and all executors reach; large results pass through it.
+    ``users`` tells who the shadow should know.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        tables: Tables,
+        *,
+        spool: str,
+        shadow: Shadow | None = None,
+        users: Callable[[], Sequence[User]] = tuple,
+        running: int = RUNNING,
+        queued: int = QUEUED,
+    ) -> None:
+        self._spark = spark
+        self._tables = tables
+        self._shadow = shadow
+        self._users = users
+        self._sessions = Sessions(spark)
+        self._planner = Planner(tables, shadow, self._sessions)
+        self._lock = threading.Lock()
+        self._admission = Admission(running, queued)
+        self._waiting: dict[str, SparkExecution] = {}
+        self._threads = ThreadPoolExecutor(running, thread_name_prefix="penstock-query")
+        self._registry = Registry()
+        self.workplace = Workplace(self._registry, spool, self._enter, self._leave)
+        self._refreshing = threading.Lock()
+        self._refreshed: tuple[int, tuple[User, ...]] | None = None
+        self._stopped = False
+
+    def connect(self, client: Client, settings: Settings) -> SparkConnection:
+        return SparkConnection(self, client, settings)
+
+    def tables(self, user: User) -> Sequence[TableInfo]:
+        return self._tables.listed(user)
+
+    def queries(self, user: User) -> Sequence[QueryInfo]:
+        return self._registry.infos(user)
+
+    def cancel(self, query: str, user: User) -> bool:
+        return self._registry.cancel(query, user)
+
+    def ready(self) -> str | None:
+        if self._stopped:
+            return "the engine is stopping"
+        return None if is_alive(self._spark) else "Spark does not answer"
+
+    def load(self) -> tuple[int, int]:
+        """How many queries run and how many wait."""
+        with self._lock:
+            return self._admission.running, self._admission.waiting
+
+    def refresh(self) -> None:
+        """Tell the shadow what tables and users there are now, if that has changed."""
+        if self._shadow is None or self._shadow.problem is not None:
+            return
+        with self._refreshing:
+            now = (self._tables.version, tuple(self._users()))
+            if now != self._refreshed:
+                self._shadow.sync(self._tables.listed(_ADMIN), now[1])
+                self._refreshed = now
+
+    def stop(self) -> None:
+        """Cancel what runs and take no more."""
+        self._stopped = True
+        for info in self._registry.infos(_ADMIN):
+            self._registry.cancel(info.id, _ADMIN)
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def _prepare(self, sql: str, parameters: Sequence[int], client: Client, settings: Settings) -> Prepared:
+        if self._refreshed is None or self._refreshed[0] != self._tables.version:
+            self.refresh()
+        return self._planner.prepare(sql, parameters, client.user, settings)
+
+    def _execute(
+        self, prepared: Prepared, values: Sequence[object], client: Client, settings: Settings
+    ) -> Execution:
+        plan = prepared.plan
+        if isinstance(plan, ShadowPlan):
+            assert self._shadow is not None
+            return self._shadow.run(plan.sql, plan.parameters, values, client.user, settings, plan.columns)
+        if isinstance(plan, CatalogPlan):
+            change = self._change(prepared, plan, client.user, settings.search_path)
+            return CatalogExecution(self._registry, client, prepared, change)
+        spark, timeout = self._sessions.of(settings.timezone), settings.statement_timeout
+        if isinstance(plan, ExplainPlan):
+            return ExplainExecution(self.workplace, client, prepared, plan, spark, values, timeout)
+        assert isinstance(plan, SparkPlan)
+        return SparkExecution(self.workplace, client, prepared, plan, spark, values, timeout)
+
+    def _change(
+        self, prepared: Prepared, plan: CatalogPlan, user: User, search_path: Sequence[str]
+    ) -> Callable[[], None]:
+        def change() -> None:
+            if isinstance(plan.command, Drop):
+                self._tables.drop(plan.command, user=user, search_path=search_path)
+            else:
+                self._tables.create(plan.command, user=user, sql=prepared.sql, search_path=search_path)
+            self.refresh()
+
+        return change
+
+    def _enter(self, execution: SparkExecution) -> None:
+        if self._stopped:
+            raise SqlError("the server is shutting down", sqlstate="57P01")
+        with self._lock:
+            if not self._admission.enter(execution.client.user.name, execution.id):
+                self._waiting[execution.id] = execution
+                return
+        self._begin(execution)
+
+    def _leave(self, execution: SparkExecution) -> None:
+        with self._lock:
+            self._waiting.pop(execution.id, None)
+            admitted = [self._waiting.pop(query) for query in self._admission.leave(execution.id)]
+        for each in admitted:
+            self._begin(each)
+
+    def _begin(self, execution: SparkExecution) -> None:
+        # When the engine stops, what was not begun is cancelled.
+        with suppress(RuntimeError):
+            self._threads.submit(execution.work)
+
+
+class SparkConnection(Connection):
+    """One client. What it has begun and not closed is cancelled when it goes."""
+
+    def __init__(self, engine: SparkEngine, client: Client, settings: Settings) -> None:
+        self.client = client
+        self.settings = settings
+        self._engine = engine
+        self._begun: weakref.WeakSet[Execution] = weakref.WeakSet()
+
+    def prepare(self, sql: str, parameters: Sequence[int] = ()) -> Prepared:
+        return self._engine._prepare(sql, parameters, self.client, self.settings)  # noqa: SLF001
+
+    def execute(self, prepared: Prepared, parameters: Sequence[object] = ()) -> Execution:
+        execution = self._engine._execute(  # noqa: SLF001
+            prepared, parameters, self.client, self.settings
+        )
+        self._begun.add(execution)
+        return execution
+
+    def close(self) -> None:
+        for execution in list(self._begun):
+            execution.close()

@@ -1,0 +1,93 @@
+"""EXPLAIN: how Spark runs a query, and with ANALYZE what that took."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.gateway.base import Client, Prepared, State
+from penstock.gateway.engine.plans import ExplainPlan, sql
+from penstock.gateway.engine.running import SparkExecution, Workplace
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_GROUP = ("spark.jobGroup.id", "spark.job.description")
+
+
+class ExplainExecution(SparkExecution):
+    """Gives the plan, one line for each row."""
+
+    def __init__(
+        self,
+        place: Workplace,
+        client: Client,
+        prepared: Prepared,
+        explained: ExplainPlan,
+        spark: SparkSession,
+        values: Sequence[object] = (),
+        timeout: float | None = None,
+    ) -> None:
+        # The engine may begin before the rest of this is done.
+        self._explained = explained
+        super().__init__(place, client, prepared, explained.query, spark, values, timeout)
+
+    def _produce(self) -> None:
+        command = self._explained.command
+        text = self._plan.text(self._spark, self.id)
+        mode = "EXTENDED" if command.verbose else "FORMATTED"
+        frame = sql(self._spark, f"EXPLAIN {mode} {text}", self._values, len(self._plan.parameters))
+        plan = str(frame.collect()[0][0]).strip()
+        if plan.startswith("Error occurred during query planning"):
+            # Spark tells the error as if it were a plan: have it raised.
+            self._plan.frame(self._spark, self.id, self._values)
+        self._check()
+        self._query.move(State.RUNNING)
+        measured = self._measured() if command.analyze else {}
+        lines = _json(plan, measured) if command.format == "json" else _text(plan, measured)
+        columns = self.columns or ()
+        self._hand_over(columns, lambda batch: batch, pa.table({"QUERY PLAN": lines}))
+
+    def _measured(self) -> dict[str, float]:
+        """Run the query, let its rows fall, and tell what it took."""
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as F
+
+        context = self._spark.sparkContext
+        frame = self._plan.frame(self._spark, self.id, self._values)
+        seen = Observation()
+        started = time.monotonic()
+        context.setJobGroup(self.job, self._plan.sql[:200])
+        try:
+            observed: DataFrame = frame.observe(seen, F.count(F.lit(1)).alias("rows"))
+            observed.write.format("noop").mode("overwrite").save()
+        finally:
+            for name in _GROUP:
+                context.setLocalProperty(name, None)  # type: ignore[arg-type]
+        took = time.monotonic() - started
+        return {"Execution Time": round(took * 1000, 3), "Rows": seen.get["rows"], **self._jobs(context)}
+
+    def _jobs(self, context: Any) -> dict[str, float]:
+        tracker = context.statusTracker()
+        jobs = list(tracker.getJobIdsForGroup(self.job))
+        infos = [info for job in jobs if (info := tracker.getJobInfo(job))]
+        stages = [s for info in infos for stage in info.stageIds if (s := tracker.getStageInfo(stage))]
+        done = [stage for stage in stages if stage.numCompletedTasks]
+        tasks = sum(stage.numCompletedTasks for stage in done)
+        return {"Jobs": len(jobs), "Stages": len(done), "Tasks": tasks}
+
+
+def _text(plan: str, measured: dict[str, float]) -> list[str]:
+    lines = plan.splitlines()
+    for name, value in measured.items():
+        unit = " ms" if name == "Execution Time" else ""
+        lines.append(f"{name}: {value}{unit}")
+    return lines
+
+
+def _json(plan: str, measured: dict[str, float]) -> list[str]:
+    return [json.dumps([{"Plan": plan.splitlines(), **measured}], indent=2)]

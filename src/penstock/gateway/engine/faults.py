@@ -1,0 +1,151 @@
+"""What Spark says when a statement fails, in PostgreSQL's terms.
+
+Spark gives a condition and an SQLSTATE of its own to most errors. PostgreSQL's clients know other codes for
+some of them, and nobody wants advice about Spark's settings. What comes without a code is told in one line.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import PenstockError, SqlError, StorageFull
+from penstock.spark.faults import found
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CANCELED = "57014"
+INTERNAL = "XX000"
+
+# Conditions of Spark whose code PostgreSQL spells otherwise. A name stands for all that begin with it.
+_CONDITIONS = {
+    "AMBIGUOUS_REFERENCE": "42702",
+    "CAST_INVALID_INPUT": "22P02",
+    "CONVERSION_INVALID_INPUT": "22P02",
+    "INVALID_TYPED_LITERAL": "22007",
+    "CANNOT_PARSE_TIMESTAMP": "22007",
+    "DATATYPE_MISMATCH": "42804",
+    "INVALID_ARRAY_INDEX": "2202E",
+    "UNRESOLVED_ROUTINE": "42883",
+    "WRONG_NUM_ARGS": "42883",
+    "UNRESOLVED_COLUMN": "42703",
+    "TABLE_OR_VIEW_NOT_FOUND": "42P01",
+    "SCALAR_SUBQUERY_TOO_MANY_ROWS": "21000",
+    "PATH_NOT_FOUND": "58P01",
+    "FAILED_READ_FILE": "58030",
+    "JOB_CANCELLED": CANCELED,
+    "SPARK_JOB_CANCELLED": CANCELED,
+    "UNABLE_TO_ACQUIRE_MEMORY": "53200",
+    "USER_RAISED_EXCEPTION": "P0001",
+}
+# Classes of codes that PostgreSQL does not have.
+_CLASSES = (("42K", "42000"), ("428", "42000"), ("KD", "58030"), ("XXK", INTERNAL), ("54K", "54000"))
+# Errors that come as text only.
+_WORDS = (
+    ("No space left on device", "53100", "the disk that holds results or shuffles is full"),
+    ("OutOfMemoryError", "53200", "out of memory"),
+    ("UNABLE_TO_ACQUIRE_MEMORY", "53200", "out of memory"),
+    ("cancelled part of cancelled job", CANCELED, "canceling statement due to user request"),
+    ("cancelled because SparkContext was shut down", "57P01", "Spark is shutting down"),
+    ("stopped SparkContext", "57P01", "Spark is shutting down"),
+)
+_GONE = ("Py4JNetworkError", "Py4JError", "ConnectionRefusedError", "ConnectionResetError")
+_TAIL = re.compile(r"\s*(?:SQLSTATE:|;\s*line \d|\(line \d).*$", re.DOTALL)
+_ADVICE = re.compile(
+    r"\s+(?:Use `?'?try_|Use '|If necessary|Correct the value|Consider |Verify the spelling|To tolerate|"
+    r"Did you mean|Try to ).*$",
+    re.DOTALL,
+)
+_LENGTH = 600
+
+
+def translated(error: BaseException, sql: str | None = None) -> SqlError:
+    """The error as a client is told it; its place is sought in ``sql``, the client's own text."""
+    if isinstance(error, SqlError):
+        return error
+    if isinstance(error, PenstockError):
+        return _ours(error)
+    if fault := found(error):
+        return _ours(fault)
+    text = str(error)
+    condition, sqlstate = _given(error, "getCondition"), _given(error, "getSqlState")
+    for words, code, what in _WORDS:
+        if words in text and not condition.startswith("USER_RAISED"):
+            return SqlError(what, sqlstate=code)
+    if condition or sqlstate:
+        return _spark(error, condition, sqlstate, sql)
+    if type(error).__name__ in _GONE:
+        return SqlError("Spark does not answer", sqlstate="57P03", hint="try again when it is back")
+    return SqlError(f"{type(error).__name__}: {_line(text)}"[:_LENGTH], sqlstate=INTERNAL)
+
+
+def too_large(error: BaseException) -> bool:
+    """Whether a result was refused because the driver would have had to hold too much of it."""
+    return "spark.driver.maxResultSize" in str(error)
+
+
+def _ours(error: PenstockError) -> SqlError:
+    code = "53100" if isinstance(error, StorageFull) else INTERNAL
+    return SqlError(error.what, sqlstate=code, hint=error.hint)
+
+
+def _spark(error: BaseException, condition: str, sqlstate: str, sql: str | None) -> SqlError:
+    code = next((ours for name, ours in _CONDITIONS.items() if condition.startswith(name)), None)
+    code = code or next((ours for prefix, ours in _CLASSES if sqlstate.startswith(prefix)), sqlstate)
+    what, hint = _told(condition, _parameters(error)) or (_line(str(error)), None)
+    return SqlError(what, sqlstate=code or INTERNAL, hint=hint, position=_place(error, sql))
+
+
+def _told(condition: str, values: Mapping[str, str]) -> tuple[str, str | None] | None:
+    """Errors that every client has seen before, in the words that it knows."""
+    name = values.get("objectName", "").replace("`", '"')
+    if condition.startswith("UNRESOLVED_COLUMN") and name:
+        near = values.get("proposal", "").replace("`", '"')
+        return f"column {name} does not exist", f"Perhaps you meant one of: {near}" if near else None
+    if condition == "DIVIDE_BY_ZERO":
+        return "division by zero", None
+    if condition == "UNRESOLVED_ROUTINE":
+        return f"function {values.get('routineName', '').replace('`', '')} does not exist", None
+    return None
+
+
+def _line(text: str) -> str:
+    """The first line that says something, without Spark's name for it and without its advice."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    first = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", lines[0] if lines else "no message")
+    return _ADVICE.sub("", _TAIL.sub("", first))[:_LENGTH] or "no message"
+
+
+def _given(error: BaseException, method: str) -> str:
+    try:
+        return str(getattr(error, method)() or "")
+    except Exception:
+        return ""
+
+
+def _parameters(error: BaseException) -> Mapping[str, str]:
+    try:
+        return dict(error.getMessageParameters() or {})  # type: ignore[attr-defined]
+    except Exception:
+        return {}
+
+
+def _place(error: BaseException, sql: str | None) -> int | None:
+    """Where the fault stands in the client's own text.
+
+    Spark counts in the text that it was given. What it complains about is sought in the client's: only
+    where it stands there once is its place known.
+    """
+    if sql is None:
+        return None
+    try:
+        contexts: list[Any] = list(error.getQueryContext())  # type: ignore[attr-defined]
+        fragment = str(contexts[0].fragment())
+    except Exception:
+        return None
+    if not fragment:
+        return None
+    bare = fragment.replace("`", "")
+    places = [m.start() for m in re.finditer(rf"(?<!\w){re.escape(bare)}(?!\w)", sql)]
+    return places[0] if len(places) == 1 else None

@@ -1,0 +1,239 @@
+"""Understanding a statement: who answers it, what it needs and what it gives.
+
+Short statements never reach Spark: constants and questions about the catalog are the shadow's, a real
+PostgreSQL. It also describes queries for Spark in about a millisecond, where it accepts them; Spark's own
+analysis is asked where it does not.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+import pyarrow as pa
+
+from penstock.dialect.analysis import Analysis, analyse, is_catalog
+from penstock.dialect.statements import (
+    CreateSchema,
+    CreateTable,
+    CreateView,
+    Drop,
+    Explain,
+    Query,
+    Unsupported,
+    classify,
+)
+from penstock.errors import SqlError
+from penstock.gateway import types as pg
+from penstock.gateway.base import Column, Prepared, User
+from penstock.gateway.engine import shaping
+from penstock.gateway.engine.faults import translated
+from penstock.gateway.engine.plans import CatalogPlan, ExplainPlan, Path, ShadowPlan, SparkPlan
+from penstock.gateway.engine.registry import new_id
+from penstock.gateway.engine.sessions import Sessions
+
+if TYPE_CHECKING:
+    from penstock.gateway.settings import Settings
+    from penstock.gateway.shadow import Description, Shadow
+    from penstock.gateway.tables import Relation, Tables
+
+T = TypeVar("T")
+
+_KEPT = 1_000
+_LONGEST = 64 << 10
+"""Longer statements are not kept: they are not repeated, and would fill the memory."""
+# What PostgreSQL does not know may be known to Spark: syntax, functions, types, and what it has not built.
+_MAYBE_SPARK = frozenset({"42601", "42883", "42704", "0A000", "42804", "42846", "42P18", "22P02", "42809"})
+_QUERY_PLAN = Column("QUERY PLAN", pa.string(), pg.TEXT, nullable=False)
+
+
+class Planner:
+    """Makes plans, and keeps those that were used last."""
+
+    def __init__(self, tables: Tables, shadow: Shadow | None, sessions: Sessions, kept: int = _KEPT) -> None:
+        self._tables = tables
+        self._shadow = shadow
+        self._sessions = sessions
+        self._kept = kept
+        self._lock = threading.Lock()
+        self._plans: OrderedDict[tuple[object, ...], Prepared] = OrderedDict()
+
+    def prepare(self, sql: str, oids: Sequence[int], user: User, settings: Settings) -> Prepared:
+        """Understand one statement, or remember that it was understood before."""
+        key = (
+            sql,
+            tuple(oids),
+            user,
+            settings.search_path,
+            settings.dialect,
+            settings.timezone,
+            self._tables.version,
+            self._shadow_usable(),
+        )
+        with self._lock:
+            if found := self._plans.get(key):
+                self._plans.move_to_end(key)
+                return found
+        prepared = self._prepared(sql, oids, user, settings)
+        if len(sql) <= _LONGEST:
+            with self._lock:
+                self._plans[key] = prepared
+                while len(self._plans) > self._kept:
+                    self._plans.popitem(last=False)
+        return prepared
+
+    def _prepared(self, sql: str, oids: Sequence[int], user: User, settings: Settings) -> Prepared:
+        command = classify(sql)
+        if isinstance(command, Query):
+            plan = _placed(command.offset, lambda: self._query(command.text, oids, user, settings))
+            return Prepared(sql, command.tag, plan.parameters, plan.columns, plan)
+        if isinstance(command, Explain):
+            return self._explain(sql, command, oids, user, settings)
+        if isinstance(command, CreateView):
+            self._check_view(command, user, settings)
+            return Prepared(sql, command.tag, plan=CatalogPlan(command))
+        if isinstance(command, (CreateTable, CreateSchema, Drop)):
+            return Prepared(sql, command.tag, plan=CatalogPlan(command))
+        if isinstance(command, Unsupported):
+            raise command.error()
+        raise SqlError(f"{command.tag or 'an empty statement'} cannot be prepared here", sqlstate="0A000")
+
+    def _explain(
+        self, sql: str, command: Explain, oids: Sequence[int], user: User, settings: Settings
+    ) -> Prepared:
+        if command.format not in ("text", "json"):
+            raise SqlError(
+                f"EXPLAIN in the format {command.format} is not supported",
+                sqlstate="0A000",
+                hint="use FORMAT TEXT or FORMAT JSON",
+            )
+        plan = _placed(command.offset, lambda: self._query(command.query, oids, user, settings))
+        if isinstance(plan, SparkPlan):
+            return Prepared(sql, command.tag, plan.parameters, (_QUERY_PLAN,), ExplainPlan(command, plan))
+        shadowed = self._of_shadow(sql, oids, user, settings)
+        return Prepared(sql, command.tag, shadowed.parameters, shadowed.columns, shadowed)
+
+    def _check_view(self, command: CreateView, user: User, settings: Settings) -> None:
+        """A view whose query is wrong never enters the catalog: Spark, which will run it, must accept it."""
+
+        def check() -> None:
+            plan = self._query(command.query, (), user, settings)
+            if plan.parameters:
+                raise SqlError("a view cannot have parameters", sqlstate="42P02")
+            if isinstance(plan, SparkPlan):
+                self._of_spark(plan, settings)
+
+        _placed(command.offset, check)
+
+    def _query(
+        self, text: str, oids: Sequence[int], user: User, settings: Settings
+    ) -> SparkPlan | ShadowPlan:
+        analysis = analyse(text, settings.dialect)
+        catalog = [ref for ref in analysis.relations if is_catalog(ref.path)]
+        if analysis.catalog:
+            return self._of_catalog(text, oids, user, settings)
+        if catalog:
+            raise SqlError(
+                "tables of the catalog cannot be joined with others: they are answered in different places",
+                sqlstate="0A000",
+                position=catalog[0].position,
+                hint="ask for them in two statements",
+            )
+        refused: SqlError | None = None
+        if analysis.constant and analysis.dialect == "postgres" and self._shadow_usable():
+            try:
+                return self._of_shadow(text, oids, user, settings)
+            except SqlError as error:
+                if error.sqlstate not in _MAYBE_SPARK:
+                    raise
+                refused = error
+        return self._for_spark(text, analysis, oids, user, settings, refused)
+
+    def _of_catalog(self, text: str, oids: Sequence[int], user: User, settings: Settings) -> ShadowPlan:
+        if not self._shadow_usable():
+            why = "it is not configured" if self._shadow is None else self._shadow.problem
+            raise SqlError(
+                f"the catalog cannot be asked, because the shadow catalog does not run: {why}",
+                sqlstate="58000",
+                hint="queries of tables work all the same",
+            )
+        return self._of_shadow(text, oids, user, settings)
+
+    def _of_shadow(self, text: str, oids: Sequence[int], user: User, settings: Settings) -> ShadowPlan:
+        assert self._shadow is not None
+        description = self._shadow.describe(text, oids, user, settings)
+        return ShadowPlan(text, tuple(description.parameters), description.columns)
+
+    def _for_spark(
+        self,
+        text: str,
+        analysis: Analysis,
+        oids: Sequence[int],
+        user: User,
+        settings: Settings,
+        refused: SqlError | None,
+    ) -> SparkPlan:
+        relations = self._relations(analysis, user, settings)
+        description: Description | None = None
+        if refused is None and analysis.dialect == "postgres" and self._shadow_usable():
+            assert self._shadow is not None
+            try:
+                description = self._shadow.describe(text, oids, user, settings)
+            except SqlError as error:
+                refused = error
+        parameters = _parameters(oids, analysis.parameters, description)
+        plan = SparkPlan(text, analysis, relations, parameters)
+        if description is not None and description.columns is not None:
+            return replace(plan, columns=tuple(description.columns))
+        try:
+            return replace(plan, columns=self._of_spark(plan, settings))
+        except SqlError as error:
+            # Both refuse it. PostgreSQL knows the place in the client's own text.
+            raise (refused if refused is not None and refused.sqlstate != "42601" else error) from error
+
+    def _relations(self, analysis: Analysis, user: User, settings: Settings) -> dict[Path, Relation]:
+        found: dict[Path, Relation] = {}
+        for ref in analysis.relations:
+            if ref.path in found:
+                continue
+            try:
+                found[ref.path] = self._tables.find(ref.path, settings.search_path, user)
+            except SqlError as error:
+                if error.position is None:
+                    error.position = ref.position
+                raise
+        return found
+
+    def _of_spark(self, plan: SparkPlan, settings: Settings) -> tuple[Column, ...]:
+        """The columns as Spark's analysis finds them."""
+        spark, name = self._sessions.of(settings.timezone), new_id()
+        try:
+            return shaping.described(plan.frame(spark, name).schema)
+        except Exception as error:
+            raise translated(error, plan.sql) from error
+        finally:
+            plan.release(spark, name)
+
+    def _shadow_usable(self) -> bool:
+        return self._shadow is not None and self._shadow.problem is None
+
+
+def _parameters(oids: Sequence[int], count: int, description: Description | None) -> tuple[int, ...]:
+    """The type of every parameter: as described, else as the client says, else text."""
+    if description is not None:
+        return tuple(description.parameters)
+    given = [*oids, *[0] * (count - len(oids))]
+    return tuple(pg.TEXT if oid in (0, pg.UNKNOWN) else oid for oid in given)
+
+
+def _placed(offset: int, work: Callable[[], T]) -> T:
+    """Errors inside a part of a statement, with their place in the whole."""
+    try:
+        return work()
+    except SqlError as error:
+        if offset and error.position is not None:
+            error.position = max(0, error.position + offset)
+        raise

@@ -1,0 +1,100 @@
+"""What the engine remembers of a statement that it has understood."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from penstock.dialect.statements import CreateSchema, CreateTable, CreateView, Drop, Explain
+from penstock.dialect.translate import Target, respell, translate
+from penstock.gateway import types as pg
+from penstock.gateway.base import Column
+from penstock.gateway.engine.arguments import arguments
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.dialect.analysis import Analysis
+    from penstock.gateway.tables import Relation
+
+_FEW = 10_000
+"""An outermost LIMIT of at most so many rows makes a small result."""
+
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SparkPlan:
+    """A query for Spark. ``columns`` is what was described."""
+
+    sql: str
+    analysis: Analysis
+    relations: Mapping[Path, Relation]
+    parameters: tuple[int, ...]
+    columns: tuple[Column, ...] = ()
+    texts: dict[tuple[str, ...], str] = field(default_factory=dict, repr=False)
+    """The translation for each way in which the relations were named."""
+
+    @property
+    def small(self) -> bool:
+        """Whether the statement itself says that its result is small."""
+        limit = self.analysis.limit
+        return self.analysis.aggregate or (limit is not None and limit <= _FEW)
+
+    def text(self, spark: SparkSession, query: str) -> str:
+        """The statement in Spark SQL, with its relations bound for ``query``."""
+        names = {path: relation.bind(spark, query) for path, relation in self.relations.items()}
+        key = tuple(names.values())
+        if key not in self.texts:
+            self.texts[key] = self._translated(names)
+        return self.texts[key]
+
+    def _translated(self, names: Mapping[Path, str]) -> str:
+        def target(path: Path) -> Target | None:
+            relation = self.relations.get(path)
+            return None if relation is None else Target(names[path], relation.spark_columns)
+
+        change = translate if self.analysis.dialect == "postgres" else respell
+        kinds = [pg.spark_type(oid) for oid in self.parameters]
+        return change(self.analysis.tree.copy(), target=target, parameters=kinds)
+
+    def frame(self, spark: SparkSession, query: str, values: Sequence[object] = ()) -> DataFrame:
+        """The query, analysed by Spark but not run."""
+        return sql(spark, self.text(spark, query), values, len(self.parameters))
+
+    def release(self, spark: SparkSession, query: str) -> None:
+        for relation in self.relations.values():
+            relation.release(spark, query)
+
+
+def sql(spark: SparkSession, text: str, values: Sequence[object], count: int) -> DataFrame:
+    """A text of our own making, with the values of its parameters."""
+    return spark.sql(text, args=arguments(values, count)) if count else spark.sql(text)
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowPlan:
+    """A query that the shadow catalog answers."""
+
+    sql: str
+    parameters: tuple[int, ...]
+    columns: tuple[Column, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainPlan:
+    """How Spark would run a query, or has run it."""
+
+    command: Explain
+    query: SparkPlan
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogPlan:
+    """A change of the catalog."""
+
+    command: CreateView | CreateTable | CreateSchema | Drop
+
+
+Plan = SparkPlan | ShadowPlan | ExplainPlan | CatalogPlan

@@ -1,0 +1,104 @@
+"""Every query that waits or runs, and the last that ended."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+
+from penstock.errors import SqlError
+from penstock.gateway.base import Client, QueryInfo, State, User
+
+KEPT = 1_000
+_FINAL = frozenset({State.FINISHED, State.FAILED, State.CANCELED})
+
+
+def new_id() -> str:
+    """A short name that no other query has; later ones sort after earlier ones."""
+    return f"{time.time_ns() // 1_000_000:011x}{secrets.token_hex(3)}"
+
+
+class Query:
+    """One query on its way through the states. Any thread may look; a final state never changes again."""
+
+    def __init__(self, client: Client, sql: str, ended: Callable[[Query], None]) -> None:
+        self._lock = threading.Lock()
+        self._ended = ended
+        self._info = QueryInfo(
+            id=new_id(),
+            user=client.user.name,
+            protocol=client.protocol,
+            address=client.address,
+            application=client.application,
+            sql=sql,
+            state=State.QUEUED,
+            submitted=time.time(),
+        )
+
+    @property
+    def id(self) -> str:
+        return self._info.id
+
+    @property
+    def info(self) -> QueryInfo:
+        return self._info
+
+    def move(self, state: State, error: SqlError | None = None) -> None:
+        """Enter the next state."""
+        now = time.time()
+        with self._lock:
+            if self._info.state in _FINAL:
+                return
+            started = self._info.started or (now if state is State.PLANNING else None)
+            self._info = replace(self._info, state=state, started=started)
+            if state in _FINAL:
+                what, sqlstate = (error.what, error.sqlstate) if error else (None, None)
+                self._info = replace(self._info, ended=now, error=what, sqlstate=sqlstate)
+        if state in _FINAL:
+            self._ended(self)
+
+    def sent(self, rows: int, size: int) -> None:
+        """Count what the client was given."""
+        with self._lock:
+            self._info = replace(self._info, rows=self._info.rows + rows, bytes=self._info.bytes + size)
+
+
+class Registry:
+    """All queries of an engine."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._lock = threading.Lock()
+        self._live: dict[str, tuple[Query, Callable[[], None]]] = {}
+        self._ended: deque[Query] = deque(maxlen=kept)
+
+    def open(self, client: Client, sql: str, cancel: Callable[[], None]) -> Query:
+        """A new query. ``cancel`` is how it is stopped."""
+        query = Query(client, sql, self._close)
+        with self._lock:
+            self._live[query.id] = (query, cancel)
+        return query
+
+    def _close(self, query: Query) -> None:
+        with self._lock:
+            if self._live.pop(query.id, None):
+                self._ended.appendleft(query)
+
+    def infos(self, user: User) -> list[QueryInfo]:
+        """What this user may see, newest first."""
+        with self._lock:
+            queries = [query for query, _ in self._live.values()] + list(self._ended)
+        infos = [query.info for query in queries]
+        mine = [info for info in infos if user.admin or info.user == user.name]
+        return sorted(mine, key=lambda info: info.submitted, reverse=True)
+
+    def cancel(self, query: str, user: User) -> bool:
+        """Stop a query that waits or runs, if this user may."""
+        with self._lock:
+            found = self._live.get(query)
+        if found is None or not (user.admin or found[0].info.user == user.name):
+            return False
+        found[1]()
+        return True
