@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _LOWEST_PLAIN = 1e-4
 _HIGHEST_PLAIN = {4: 1e6, 8: 1e15}
 """Floats of this many bytes have an exponent from here on."""
+_ARROWS_PLAIN = 1e10
+"""From here on Arrow writes an exponent."""
 _DIGITS = {4: 6, 8: 15}
 _INT64_DIGITS = 18
 _GROUP = 10_000
@@ -52,11 +54,17 @@ def float_text(array: pa.Array, extra_digits: int) -> Field:
         return Varying(pa.array(texts, pa.binary()))
     text = array.cast(pa.string())
     size = np.abs(values)
-    plain = (size >= _LOWEST_PLAIN) & (size < _HIGHEST_PLAIN[width]) | (size == 0)
+    plain = (size >= _LOWEST_PLAIN) & (size < min(_HIGHEST_PLAIN[width], _ARROWS_PLAIN)) | (size == 0)
     if not plain.all():
-        odd = [_shortest(value, width) for value in values[~plain]]
-        text = pc.replace_with_mask(text, pa.array(~plain), pa.array(odd, pa.string()))
+        whole = ~plain & (size < _HIGHEST_PLAIN[width]) & (np.floor(size) == size)
+        text = _replaced(text, whole, pa.array(values[whole].astype(np.int64)).cast(pa.string()))
+        odd = ~plain & ~whole
+        text = _replaced(text, odd, pa.array([_shortest(value, width) for value in values[odd]], pa.string()))
     return Varying(text.cast(pa.binary()))
+
+
+def _replaced(text: pa.Array, chosen: Mask, by: pa.Array) -> pa.Array:
+    return pc.replace_with_mask(text, pa.array(chosen), by) if len(by) else text
 
 
 def _pairs(values: npt.NDArray[Any], array: pa.Array) -> zip[tuple[float, bool]]:
@@ -79,6 +87,9 @@ def _shortest(value: np.floating[Any], width: int) -> str:
     """The fewest digits that give the number back, with an exponent; not those halfway to a neighbour."""
     if (unusual := _unusual(float(value))) is not None:
         return unusual
+    if width == 8 and abs(value) < _HIGHEST_PLAIN[width]:
+        # Python writes the same here, and this is the fastest way.
+        return repr(float(value))
     text = np.format_float_scientific(value, unique=True, trim="-", exp_digits=2)
     if abs(value) > 1 and _halfway(value, text):
         # Whether a reader rounds such digits to this number depends on the reader: PostgreSQL avoids them.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -188,13 +190,34 @@ def regrouped(lists: pa.Array, elements: pa.Array) -> pa.Array:
 
 def json_text(array: pa.Array) -> Field:
     """Structs, maps and lists of lists as JSON. Large results have JSON from Spark, so this may be slow."""
-    as_map = pa.types.is_map(array.type)
-    rows = []
-    for value in array.to_pylist():
-        shown = dict(value) if as_map and value is not None else value
-        rows.append(
-            None
-            if value is None
-            else json.dumps(shown, default=str, ensure_ascii=False, separators=(",", ":")).encode()
-        )
+    rows = [None if value is None else _json(value, array.type).encode() for value in array.to_pylist()]
     return Varying(pa.array(rows, pa.binary()))
+
+
+def _json(value: Any, kind: pa.DataType) -> str:
+    """As Spark's ``to_json`` writes it, but with the nulls."""
+    types = pa.types
+    if value is None:
+        return "null"
+    if types.is_struct(kind):
+        pairs = (
+            f"{json.dumps(each.name, ensure_ascii=False)}:{_json(value[each.name], each.type)}"
+            for each in kind
+        )
+        return "{" + ",".join(pairs) + "}"
+    if types.is_map(kind):
+        return (
+            "{"
+            + ",".join(f"{_json(str(key), pa.string())}:{_json(item, kind.item_type)}" for key, item in value)
+            + "}"
+        )
+    if is_list(kind):
+        return "[" + ",".join(_json(item, kind.value_type) for item in value) + "]"
+    if types.is_decimal(kind):
+        return f"{value:f}"
+    if is_bytes(kind):
+        return json.dumps(base64.b64encode(value).decode())
+    if types.is_temporal(kind) and hasattr(value, "isoformat"):
+        return json.dumps(value.isoformat())
+    finite = not isinstance(value, float) or math.isfinite(value)
+    return json.dumps(value if finite else str(value), ensure_ascii=False, default=str)
