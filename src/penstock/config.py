@@ -80,8 +80,9 @@ class ServeConfig:
     """How clients are served. Port 0 means any that is free; the web listens at ``port`` + 1000 by default.
 
     ``max_running`` statements run on Spark at once and ``max_queued`` wait. A result of up to
-    ``result_memory`` bytes is held in memory; a larger one goes through files. ``paths`` are the folders and
-    URLs below which SQL may make tables; without any, the project's folder.
+    ``result_memory`` bytes is held in memory; a larger one goes through files. With ``client_certificates``,
+    whoever uses the RPC port must show a certificate of our CA. ``paths`` are the folders and URLs below
+    which SQL may make tables; without any, the project's folder.
     """
 
     role: str = "standalone"
@@ -93,6 +94,7 @@ class ServeConfig:
     max_queued: int = 1000
     result_memory: int = 256 << 20
     statement_timeout: float | None = None
+    client_certificates: bool = False
     paths: tuple[str, ...] = ()
 
     @property

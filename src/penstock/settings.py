@@ -118,11 +118,11 @@ _TABLE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}(\.[A-Za-z0-9_][A-Za-z
 def _tables(raw: object) -> tuple[Mapping[str, object], ...]:
     if not isinstance(raw, list) or not all(isinstance(each, Mapping) for each in raw):
         raise ValueError("must be tables: write [[tables]] before each, and its name and path below")
-    names = [each.get("name") for each in raw]
+    names = [str(each.get("name")).removeprefix("public.") for each in raw]
     for table in raw:
         where = f"[[tables]] {table.get('name', '')}".rstrip()
         _check_table(where, table)
-        if names.count(table["name"]) > 1:
+        if names.count(table["name"].removeprefix("public.")) > 1:
             raise ValueError(f"{where}: there are two of this name")
     return tuple(raw)
 
@@ -135,8 +135,9 @@ def _check_table(where: str, table: Mapping[str, object]) -> None:
         raise ValueError(
             f"{where}: name must be a name or schema.name, each of at most 63 letters, digits, _ and -"
         )
-    if name.partition(".")[0] in ("sys", "information_schema") or name.startswith("pg_"):
-        raise ValueError(f"{where}: schema {name.partition('.')[0]} belongs to the system")
+    schema, dot, _ = name.partition(".")
+    if dot and (schema in ("sys", "information_schema") or schema.startswith("pg_")):
+        raise ValueError(f"{where}: schema {schema} belongs to the system")
     if not isinstance(path, str) or not path:
         raise ValueError(
             f"{where}: path must name a file, a folder, a pattern such as data/*.parquet, or an URL"
@@ -192,6 +193,7 @@ SETTINGS: Mapping[str, Setting] = {
     "serve.max_queued": _whole(0),
     "serve.result_memory": Setting(_size),
     "serve.statement_timeout": Setting(_duration),
+    "serve.client_certificates": Setting(_flag),
     "serve.paths": Setting(_texts),
     "stream.epoch_every": Setting(_duration),
     "stream.max_rows": _whole(1),

@@ -29,6 +29,7 @@ COMMANDS = {
     "inputs": "Look at registered inputs, or forget one.",
     "stream": "Start streams, look at them, rescale and stop them.",
     "journal": "Look at journals, read, check and append to them.",
+    "serve": "Answer SQL from psql, Arrow clients and HTTP.",
     "cluster": "Take part in a cluster, and look at it.",
     "catalog": "Look at the ordered DDL that rebuilds everything, or change it.",
     "users": "Say who may connect to the SQL gateway, and what they may do.",

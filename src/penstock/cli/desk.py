@@ -12,7 +12,7 @@ import click
 from penstock import config as settings
 from penstock.cli.output import JsonOutput, Output, TextOutput
 from penstock.config import Config
-from penstock.errors import RunError, UsageError
+from penstock.errors import UsageError
 from penstock.ranges import Range
 
 if TYPE_CHECKING:
@@ -87,15 +87,10 @@ class Desk:
         return runs.board(self.known, name)
 
     def summary(self, run: Run) -> Summary | None:
-        """How far a run is; None if it has no board, because it was not begun or is being dropped."""
-        from penstock.claims import Board
+        """How far a run is; None if it has no board."""
+        from penstock.runner import runs
 
-        try:
-            return Board.open(self.store, run.key).summary()
-        except RunError:
-            if any(self.store.scan(f"runs/{run.key}/")):
-                raise
-            return None
+        return runs.summary(self.store, run)
 
 
 class RangeType(click.ParamType):  # type: ignore[type-arg]

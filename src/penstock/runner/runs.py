@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.claims import Board, State, register
+from penstock.claims import Board, State, Summary, register
 from penstock.errors import CodeChanged, RunError, RunMismatch, UsageError
 from penstock.names import RULE, is_name
 from penstock.runner.manifests import Fingerprint
@@ -145,6 +145,25 @@ def load(store: Store, name: str) -> Run:
 def every(store: Store) -> list[Run]:
     """All runs, by name."""
     return [Run.from_json(json.loads(d.value)) for d in store.scan("runs/") if d.key.endswith("/run")]
+
+
+def summary(store: Store, run: Run) -> Summary | None:
+    """How far a run is; None if it has no board, because it was not begun or is being dropped."""
+    try:
+        return Board.open(store, run.key).summary()
+    except RunError:
+        if any(store.scan(f"runs/{run.key}/")):
+            raise
+        return None
+
+
+def state_of(summary: Summary | None) -> str:
+    """A run's state in a word or two."""
+    if summary is None:
+        return "not begun"
+    if summary.pending.partitions + summary.claimed.partitions == 0:
+        return "incomplete" if summary.poisoned.partitions else "complete"
+    return "running" if summary.claimed.partitions > summary.expired.partitions else "resumable"
 
 
 def board(store: Store, name: str) -> Board:

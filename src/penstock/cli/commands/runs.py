@@ -24,15 +24,6 @@ if TYPE_CHECKING:
     from penstock.runner.runs import Run
 
 
-def state_of(summary: Summary | None) -> str:
-    """A run's state in a word or two."""
-    if summary is None:
-        return "not begun"
-    if summary.pending.partitions + summary.claimed.partitions == 0:
-        return "incomplete" if summary.poisoned.partitions else "complete"
-    return "running" if summary.claimed.partitions > summary.expired.partitions else "resumable"
-
-
 @dataclass(frozen=True, slots=True)
 class Listing:
     """All runs of a store."""
@@ -47,7 +38,7 @@ class Listing:
             (
                 run.name,
                 run.pipeline,
-                state_of(s),
+                _state(s),
                 f"{amount(s.completed.partitions)}/{amount(s.total.partitions)}" if s else "-",
                 amount(s.poisoned.partitions) if s else "-",
                 amount(run.total_rows),
@@ -74,7 +65,7 @@ class Details:
     def blocks(self) -> list[Block]:
         run, s = self.run, self.summary
         pairs = [
-            ("run", f"{run.name} ({state_of(s)})"),
+            ("run", f"{run.name} ({_state(s)})"),
             ("pipeline", f"{run.pipeline}{f', from {run.source}' if run.source else ''}"),
             ("created", run.created),
             ("inputs", ", ".join(run.inputs)),
@@ -100,8 +91,14 @@ def _progress(run: Run, s: Summary) -> list[tuple[str, str]]:
     ]
 
 
+def _state(summary: Summary | None) -> str:
+    from penstock.runner.runs import state_of
+
+    return state_of(summary)
+
+
 def _json(run: Run, summary: Summary | None) -> dict[str, Any]:
-    return {**run.to_json(), "state": state_of(summary), "partitions": plain(summary)}
+    return {**run.to_json(), "state": _state(summary), "partitions": plain(summary)}
 
 
 @dataclass(frozen=True, slots=True)

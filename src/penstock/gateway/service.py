@@ -1,0 +1,129 @@
+"""What stands behind the servers: Spark, the tables, the shadow catalog, and the engine over them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.config import Config
+from penstock.gateway.base import User
+from penstock.storage import Storage
+from penstock.store.base import Store
+
+if TYPE_CHECKING:
+    from penstock.gateway.engine.engine import SparkEngine
+
+_log = logging.getLogger(__name__)
+
+SPOOL = "spool"
+
+
+class Service:
+    """Answers statements from `start` to `stop`. ``folder`` is for what can be made again.
+
+    ``users`` tells whom the shadow catalog should know. ``master`` and ``conf`` come before what is
+    configured.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        storage: Storage,
+        users: Callable[[], Sequence[User]],
+        folder: Path,
+        *,
+        master: str | None = None,
+        conf: Mapping[str, str] | None = None,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._storage = storage
+        self._users = users
+        self._folder = folder
+        self._spark_config = replace(
+            config.spark,
+            master=master or config.spark.master,
+            conf={**_settings(config), **config.spark.conf, **(conf or {})},
+        )
+        self._running = ExitStack()
+        self.problems: list[str] = []
+        """What does not work, for people to read; statements are answered all the same."""
+
+    def start(self) -> SparkEngine:
+        """Start everything; takes as long as Spark does. What was started is stopped again if that fails."""
+        with ExitStack() as started:
+            engine = self._start(started)
+            self._running = started.pop_all()
+        return engine
+
+    def stop(self) -> None:
+        """Cancel what runs and let go of everything."""
+        self._running.close()
+
+    def _start(self, started: ExitStack) -> SparkEngine:
+        from penstock.gateway.engine.engine import SparkEngine
+        from penstock.gateway.shadow import Shadow
+        from penstock.gateway.system import SystemTables
+        from penstock.gateway.tables import Tables
+        from penstock.spark import session
+
+        # Beside Spark, which takes longer.
+        shadow = Shadow(self._folder / "shadow")
+        shadow.start()
+        started.callback(shadow.stop)
+        if shadow.problem is not None:
+            self.problems.append(f"clients cannot look at the catalog: {shadow.problem}")
+        spark = session.start(self._spark_config, app_name="penstock-gateway")
+        started.callback(spark.stop)
+        system = SystemTables(self._store, self._storage, self._config)
+        tables = Tables(
+            spark,
+            self._store,
+            self._storage,
+            self._config.tables,
+            roots(self._config),
+            [system],
+        )
+        started.callback(tables.close)
+        tables.follow()
+        serve = self._config.serve
+        engine = SparkEngine(
+            spark,
+            tables,
+            spool=self._storage.location(SPOOL),
+            shadow=shadow,
+            users=self._users,
+            running=serve.max_running,
+            queued=serve.max_queued,
+        )
+        started.callback(engine.stop)
+        system.queries = engine.queries
+        engine.refresh()
+        self.problems += [f"{'.'.join(name)} cannot be read: {why}" for name, why in tables.broken().items()]
+        return engine
+
+
+def roots(config: Config) -> tuple[str, ...]:
+    """Where SQL may make tables: what is configured, else the project's folder."""
+    if config.serve.paths:
+        return config.serve.paths
+    return (str(config.path.parent if config.path else Path.cwd()),)
+
+
+def _settings(config: Config) -> dict[str, str]:
+    return {
+        # A result that turns out larger than this goes through files instead.
+        "spark.driver.maxResultSize": str(config.serve.result_memory),
+        # Otherwise ${env:NAME} inside of any statement would be replaced by what the server knows.
+        "spark.sql.variable.substitute": "false",
+        # Long queries leave room for short ones.
+        "spark.scheduler.mode": "FAIR",
+        # A worker that is lost costs each of its tasks one try, and may not cost the query.
+        "spark.task.maxFailures": "4",
+        "spark.sql.legacy.createHiveTableByDefault": "false",
+    }

@@ -1,0 +1,146 @@
+"""`penstock serve`: a process in one of the three roles, from its start to its end."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+
+from penstock.config import Config, cache_directory
+from penstock.errors import ConfigError
+from penstock.gateway.access import Access, Users
+from penstock.gateway.access.access import is_loopback
+from penstock.gateway.base import User
+from penstock.gateway.door import Door
+from penstock.gateway.front import Front
+from penstock.gateway.roles.coordinator import Coordinator
+from penstock.gateway.roles.reception import Reception
+from penstock.gateway.roles.worker import WorkerRole
+from penstock.gateway.service import Service
+from penstock.gateway.web.sources import StoreSources
+from penstock.storage import Storage
+from penstock.store.base import Store
+
+Tell = Callable[[str, Mapping[str, object]], None]
+"""Takes what happens, as a text for people, with the facts in it for programs."""
+
+_EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104
+
+
+class Server:
+    """Serves clients: alone, or as one of several coordinators."""
+
+    def __init__(self, config: Config, store: Store, storage: Storage, tell: Tell) -> None:
+        self._config = config
+        self._store = store
+        self._storage = storage
+        self._tell = tell
+        self._users = Users(store)
+        self._stopping = threading.Event()
+        self._coordinator: Coordinator | None = None
+        self._folder = cache_directory() / "gateway"
+
+    def stop(self) -> None:
+        """Leave: `run` returns soon."""
+        self._stopping.set()
+        if self._coordinator is not None:
+            self._coordinator.stop()
+
+    def run(self) -> None:
+        """Serve until asked to stop."""
+        config = self._config
+        door = Door("the server is starting up")
+        access = Access(self._users, host=config.serve.bind_address, tls=config.tls is not None)
+        coordinates = config.serve.role == "coordinator"
+        reception = Reception(self._store, config.cluster) if coordinates else None
+        sources = StoreSources(self._store, self._storage, config)
+        with ExitStack() as running:
+            answer = reception.answer if reception is not None else None
+            front = Front(config, door, access, sources, answer)
+            front.start()
+            running.callback(front.stop)
+            self._greet(front, access)
+            if reception is None:
+                self._alone(door)
+            else:
+                self._lead(front, door, reception)
+
+    def _alone(self, door: Door) -> None:
+        service = self._service(None, {})
+        engine = service.start()
+        try:
+            self._report(service)
+            door.open(engine)
+            self._tell("ready", {"ready": True})
+            self._stopping.wait()
+            door.shut("the server is shutting down")
+        finally:
+            service.stop()
+
+    def _lead(self, front: Front, door: Door, reception: Reception) -> None:
+        host, spark = self._config.serve.bind_address, self._config.spark
+        if host in _EVERYWHERE:
+            raise ConfigError(
+                f"a coordinator cannot be bound to {host}: workers must know how to reach it",
+                hint="set serve.bind_address to the address of this machine that workers see",
+            )
+        if self._config.tls is None and not is_loopback(host):
+            raise ConfigError(
+                f"a coordinator on {host} needs [tls]: it gives workers the secret of Spark's ports",
+                hint="`penstock certs init` and `penstock certs issue NODE` make certificates",
+            )
+        self._coordinator = Coordinator(
+            self._config,
+            self._store,
+            door,
+            reception,
+            self._folder,
+            self._served,
+            lambda text: self._tell(text, {}),
+            name=_own_name(front.ports["sql"]),
+            addresses={name: f"{host}:{port}" for name, port in front.ports.items()},
+            own_master=spark.master.startswith("local"),
+        )
+        if self._stopping.is_set():
+            return
+        self._coordinator.run()
+
+    def _served(self, master: str, conf: Mapping[str, str]) -> Service:
+        service = self._service(master, conf)
+        return service
+
+    def _service(self, master: str | None, conf: Mapping[str, str]) -> Service:
+        return Service(
+            self._config, self._store, self._storage, self._known, self._folder, master=master, conf=conf
+        )
+
+    def _known(self) -> Sequence[User]:
+        return [account.user for account in self._users.list()]
+
+    def _report(self, service: Service) -> None:
+        for problem in service.problems:
+            self._tell(f"warning: {problem}", {"warning": problem})
+
+    def _greet(self, front: Front, access: Access) -> None:
+        host, scheme = self._config.serve.bind_address, "https" if self._config.tls else "http"
+        shown = "127.0.0.1" if host in _EVERYWHERE else host
+        user = "penstock" if access.trust("127.0.0.1") else "USER"
+        ports = front.ports
+        self._tell(
+            f"SQL   psql 'host={shown} port={ports['sql']} user={user} dbname=penstock'", {"ports": ports}
+        )
+        self._tell(f"Arrow grpc{'+tls' if self._config.tls else ''}://{shown}:{ports['rpc']}", {})
+        self._tell(f"web   {scheme}://{shown}:{ports['web']}/", {})
+        self._tell(access.notice(), {"access": access.notice()})
+
+
+def worker(config: Config, tell: Tell) -> WorkerRole:
+    """The role *worker*, which needs nothing but a coordinator."""
+    return WorkerRole(config, cache_directory() / "gateway", lambda text: tell(text, {}))
+
+
+def _own_name(port: int) -> str:
+    host = re.sub(r"[^A-Za-z0-9_-]+", "-", socket.gethostname().partition(".")[0]).strip("-_")
+    return f"{(host or 'coordinator')[:80]}-{port}"

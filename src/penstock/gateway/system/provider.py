@@ -1,0 +1,87 @@
+"""System tables for SQL: each is read from the store when it is asked for, and is as true as that moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.config import Config
+from penstock.errors import SqlError
+from penstock.gateway.base import QueryInfo, User
+from penstock.gateway.system import batch, clusters, streaming
+from penstock.gateway.system.shapes import SHAPES
+from penstock.gateway.tables.provider import Provider
+from penstock.storage import Storage
+from penstock.store.base import Store
+
+Row = Mapping[str, Any]
+
+MOST_ROWS = 1_000_000
+"""A table that would be longer is refused: its rows pass through the memory of this process."""
+
+
+class SystemTables(Provider):
+    """The schema ``sys``. Queries are shown to who asked them, and all to admins; the rest to everybody.
+
+    ``queries`` is set by whoever has an engine.
+    """
+
+    schema = "sys"
+
+    def __init__(self, store: Store, storage: Storage, config: Config) -> None:
+        self.queries: Callable[[User], Sequence[QueryInfo]] = lambda _: ()
+        self._rows: Mapping[str, Callable[[], Iterable[Row]]] = {
+            "members": lambda: clusters.members(store, config.cluster),
+            "leases": lambda: [*clusters.leases(store), *batch.leases(store)],
+            "assignments": lambda: clusters.assignments(store),
+            "barriers": lambda: clusters.barriers(store, config.cluster),
+            "epochs": lambda: clusters.epochs(store, config.cluster),
+            "frontiers": lambda: streaming.frontiers(store, storage),
+            "runs": lambda: batch.runs(store),
+            "partitions": lambda: batch.partitions(store),
+            "checkpoints": lambda: batch.checkpoints(store),
+            "streams": lambda: streaming.streams(store, storage, config),
+        }
+
+    def tables(self) -> Mapping[str, pa.Schema]:
+        return SHAPES
+
+    def rows(self, name: str, user: User) -> pa.Table:
+        found = map(_query, self.queries(user)) if name == "queries" else self._rows[name]()
+        shape = SHAPES[name]
+        rows: list[Row] = []
+        for row in found:
+            if len(rows) == MOST_ROWS:
+                raise SqlError(
+                    f"sys.{name} has more than {MOST_ROWS:,} rows",
+                    sqlstate="54000",
+                    hint="look at them with the commands `penstock runs` and `penstock partitions`",
+                )
+            rows.append(row)
+        return pa.Table.from_pylist(rows, schema=shape)
+
+
+def _query(info: QueryInfo) -> Row:
+    return {
+        "id": info.id,
+        "user": info.user,
+        "protocol": info.protocol,
+        "address": info.address,
+        "application": info.application,
+        "sql": info.sql,
+        "state": info.state.value,
+        "submitted": _moment(info.submitted),
+        "started": _moment(info.started),
+        "ended": _moment(info.ended),
+        "rows": info.rows,
+        "bytes": info.bytes,
+        "error": info.error,
+        "sqlstate": info.sqlstate,
+    }
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
