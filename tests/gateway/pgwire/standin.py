@@ -16,6 +16,7 @@ from penstock.errors import SqlError
 from penstock.gateway import types
 from penstock.gateway.base import (
     Client,
+    Column,
     Connection,
     Engine,
     Execution,
@@ -52,14 +53,14 @@ class StandIn(Engine):
         self.running = 0
         self.canceled: list[str] = []
         self.created: list[str] = []
-        self.open = 0
+        self.clients = 0
         self.made = 0
         """Batches of numbers() that were made."""
         self.why: str | None = None
         self.lock = threading.Lock()
 
     def connect(self, client: Client, settings: Settings) -> Connection:
-        self.count(open=1)
+        self.count(clients=1)
         return _Connection(self, client, settings)
 
     def tables(self, user: User) -> Sequence[TableInfo]:
@@ -74,9 +75,9 @@ class StandIn(Engine):
     def ready(self) -> str | None:
         return self.why
 
-    def count(self, *, open: int = 0, running: int = 0, made: int = 0) -> None:
+    def count(self, *, clients: int = 0, running: int = 0, made: int = 0) -> None:
         with self.lock:
-            self.open += open
+            self.clients += clients
             self.running += running
             self.made += made
 
@@ -114,10 +115,10 @@ class _Connection(Connection):
     def close(self) -> None:
         assert not self.closed
         self.closed = True
-        self.engine.count(open=-1)
+        self.engine.count(clients=-1)
 
 
-def _columns(name: str) -> tuple[types.Column, ...]:
+def _columns(name: str) -> tuple[Column, ...]:
     if name in ("numbers", "wide", "slow"):
         return (types.column("i", pa.int64()), types.column("t", pa.string()))
     if name == "relay":
@@ -127,7 +128,8 @@ def _columns(name: str) -> tuple[types.Column, ...]:
 
 def _values(sql: str, items: str, given: Sequence[int]) -> Prepared:
     oids: dict[int, int] = {}
-    columns, plan = [], []
+    columns: list[Column] = []
+    plan: list[object] = []
     for item in items.split(", "):
         cast = re.fullmatch(r"CAST\(\((.*)\) AS (.*)\)", item)
         text, _, kind = (cast[1], "", "text") if cast else item.partition("::")
@@ -135,7 +137,7 @@ def _values(sql: str, items: str, given: Sequence[int]) -> Prepared:
             number = int(text[1:])
             hint = given[number - 1] if number <= len(given) else 0
             oids[number] = oid = hint or _NAMES.get(kind, types.TEXT)
-            columns.append(types.Column("?column?", types.arrow_type(oid), oid))
+            columns.append(Column("?column?", types.arrow_type(oid), oid))
             plan.append(number)
         elif text.lstrip("-").isdigit():
             columns.append(types.column("?column?", pa.int32()))
@@ -189,10 +191,7 @@ class _Execution(Execution):
         found = [self.values[each - 1] if isinstance(each, int) else each for each in plan]
         arrays = []
         for column, value in zip(self.columns or (), found, strict=True):
-            value = int(value) if column.oid == types.INT4 and isinstance(value, str) else value
-            if pa.types.is_string(column.type) and value is not None:
-                value = str(value)
-            arrays.append(pa.array([value], column.type))
+            arrays.append(pa.array([_as(column, value)], column.type))
         return pa.RecordBatch.from_arrays(arrays, names=[f"c{n}" for n in range(len(arrays))])
 
     def _check(self) -> None:
@@ -218,6 +217,12 @@ class _Relayed(_Execution, Relay):
     def rows(self, *, binary: bool) -> Iterator[Sequence[Sequence[bytes | None]]]:
         yield [[b"\0\0\0\1" if binary else b"1", b"x"]]
         yield [[b"\0\0\0\2" if binary else b"2", None]]
+
+
+def _as(column: Column, value: object) -> object:
+    if column.oid == types.INT4 and isinstance(value, str):
+        return int(value)
+    return str(value) if pa.types.is_string(column.type) and value is not None else value
 
 
 def _numbers(start: int, end: int, padding: int) -> pa.RecordBatch:
