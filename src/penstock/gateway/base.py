@@ -103,7 +103,7 @@ class Execution(ABC):
     sure only when the first batch was pulled, or there is none; before, it is the prepared statement's.
     """
     notices: Sequence[str] = ()
-    """What the client should be told besides the result, known when the execution is."""
+    """What the client should be told besides the result, known when all batches were pulled."""
 
     @abstractmethod
     def batches(self) -> Iterator[pa.RecordBatch]:

@@ -97,7 +97,7 @@ class Server:
             door,
             reception,
             self._folder,
-            self._served,
+            self._service,
             lambda text: self._tell(text, {}),
             name=_own_name(front.ports["sql"]),
             addresses={name: f"{host}:{port}" for name, port in front.ports.items()},
@@ -106,10 +106,6 @@ class Server:
         if self._stopping.is_set():
             return
         self._coordinator.run()
-
-    def _served(self, master: str, conf: Mapping[str, str]) -> Service:
-        service = self._service(master, conf)
-        return service
 
     def _service(self, master: str | None, conf: Mapping[str, str]) -> Service:
         return Service(

@@ -133,7 +133,7 @@ class Coordinator:
         serve = self._config.serve
         if not self._own_master:
             service = self._serve(self._config.spark.master, {})
-            self._door.open(service.start())
+            self._open(service)
             self._tell(f"ready: computing on {self._config.spark.master}")
             return _Term(None, service)
         master, url = processes.start_master(folder, serve.bind_address, self._secret)
@@ -149,12 +149,18 @@ class Coordinator:
                 "spark.executor.memory": _executor_memory(self._config.cluster.worker_memory),
             }
             service = self._serve(url, conf)
-            self._door.open(service.start())
+            self._open(service)
         except BaseException:
             master.stop()
             raise
         self._tell(f"ready: Spark's master is {url}, waiting for workers on the RPC port")
         return _Term(master, service)
+
+    def _open(self, service: Service) -> None:
+        engine = service.start()
+        for problem in service.problems:
+            self._tell(f"warning: {problem}")
+        self._door.open(engine)
 
     def _watch(self, token: int, term: _Term) -> None:
         waited = 0.0
