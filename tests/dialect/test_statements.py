@@ -236,8 +236,8 @@ CASES: list[tuple[str, Command]] = [
     ("CREATE VIEW IF NOT EXISTS v AS TABLE t", CreateView(("v",), (), "TABLE t", 31, if_not_exists=True)),
     ("CREATE TABLE t USING csv LOCATION '/x'", CreateTable(("t",), "", "csv", "/x")),
     (
-        "CREATE EXTERNAL TABLE IF NOT EXISTS s.t (a INT, b DECIMAL(3, 2)) LOCATION 's3a://b/x' "
-        + "PARTITIONED BY (b, `C`) USING PARQUET OPTIONS (header 'true', 'Sep' = ';', a.b 1)",
+        """CREATE EXTERNAL TABLE IF NOT EXISTS s.t (a INT, b DECIMAL(3, 2)) LOCATION 's3a://b/x'
+        PARTITIONED BY (b, `C`) USING PARQUET OPTIONS (header 'true', 'Sep' = ';', a.b 1)""",
         CreateTable(
             ("s", "t"),
             "a INT, b DECIMAL(3, 2)",

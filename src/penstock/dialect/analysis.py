@@ -92,7 +92,7 @@ def _analysis(tree: exp.Expression, dialect: str) -> Analysis:
     for node in tree.walk():
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
             if not node.find_ancestor(exp.Hint) and not _is_cte(node, dialect):
-                relations.append(RelationRef(relation_path(node), safety.position_of(_first(node))))
+                relations.append(RelationRef(relation_path(node), safety.position_of(node)))
         elif isinstance(node, exp.Parameter):
             parameters = max(parameters, int(node.this.name))
         elif isinstance(node, exp.With):
@@ -101,8 +101,9 @@ def _analysis(tree: exp.Expression, dialect: str) -> Analysis:
             functions.add(safety.function_names(node)[0])
         table_functions.update(_table_functions(node))
     relations.sort(key=lambda relation: relation.position or 0)
-    nothing = not relations and not table_functions and not recursive
-    heavy = functions & (SET_RETURNING | _COSTLY | SPARK_ONLY)
+    nothing = not relations and not recursive and all(map(_only_postgres, table_functions))
+    heavy = {name for name in functions & SET_RETURNING if not _only_postgres(name)}
+    heavy |= functions & (_COSTLY | SPARK_ONLY)
     return Analysis(
         tree=tree,
         dialect=dialect,
@@ -124,10 +125,9 @@ def is_catalog(path: Sequence[str]) -> bool:
     return path[-2] in CATALOG_SCHEMAS
 
 
-def _first(table: exp.Table) -> exp.Expression:
-    part = table.parts[0]
-    assert isinstance(part, exp.Expression)
-    return part
+def _only_postgres(function: str) -> bool:
+    """Functions about PostgreSQL itself, which nobody but the shadow can answer."""
+    return function.startswith(("pg_", "_pg_", "ts_", "aclexplode"))
 
 
 def _table_functions(node: exp.Expr) -> Iterator[str]:

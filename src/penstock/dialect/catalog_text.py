@@ -119,9 +119,21 @@ class _Walk:
 
 
 def _with_names(tokens: Sequence[Token]) -> frozenset[str]:
-    """Names before AS and a parenthesis: those of WITH queries, for no alias is followed by one."""
-    return frozenset(
-        token.value
-        for token, after, behind in zip(tokens, tokens[1:], tokens[2:], strict=False)
-        if token.kind in (WORD, IDENTIFIER) and after.value == "as" and behind.text == "("
-    )
+    """Names before AS and a parenthesis, maybe with columns between: those of WITH queries, for no alias is
+    followed by one.
+    """
+    found: set[str] = set()
+    opened: list[int] = []
+    partner: dict[int, int] = {}
+    for number, token in enumerate(tokens):
+        if token.kind == SYMBOL and token.text == "(":
+            opened.append(number)
+        elif token.kind == SYMBOL and token.text == ")" and opened:
+            partner[number] = opened.pop()
+        elif token.kind == WORD and token.value == "as" and number:
+            behind = tokens[number + 1 : number + 4]
+            named = next((after.text for after in behind if after.value not in ("not", "materialized")), "")
+            before = partner.get(number - 1, number) - 1
+            if named == "(" and before >= 0 and tokens[before].kind in (WORD, IDENTIFIER):
+                found.add(tokens[before].value)
+    return frozenset(found)

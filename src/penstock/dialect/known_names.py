@@ -143,7 +143,7 @@ POSTGRES_DENIED = _words(
     pg_cancel_backend pg_reload_conf pg_rotate_logfile pg_promote pg_switch_wal pg_notify pg_export_snapshot
     pg_config pg_current_logfile pg_hba_file_rules pg_ident_file_mappings pg_show_all_file_settings
     pg_extension_config_dump pg_import_system_collations pg_nextoid pg_sync_replication_slots pg_prewarm
-    pg_stop_making_pinned_objects pg_tablespace_location crosstab connectby xpath_table copy_from
+    pg_stop_making_pinned_objects crosstab connectby xpath_table copy_from
     pg_log_backend_memory_contexts pg_log_standby_snapshot gin_clean_pending_list setseed
     """
 )

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Sequence
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.tokenizer_core import Token as SqlglotToken
+from sqlglot.tokenizer_core import TokenType
 
 from penstock.dialect import catalog_text, postgres
+from penstock.dialect.known_names import SPARK_ONLY
 from penstock.dialect.lexing import SYMBOL, WORD, Token, lexed
 from penstock.errors import SqlError
 
@@ -28,6 +32,7 @@ _SPARK_WORDS = (
     ("|>",),
 )
 _DEEPEST = 200
+_SPARK = Spark()
 
 
 def tokens(sql: str, dialect: str) -> Sequence[Token]:
@@ -50,23 +55,27 @@ def tokens(sql: str, dialect: str) -> Sequence[Token]:
 
 def parsed(sql: str, dialect: str, words: Sequence[Token]) -> tuple[exp.Expression, str]:
     """The tree, and the dialect that it was read in. Raises `SqlError` 42601."""
-    if dialect == "spark":
+    if dialect == "spark" or (dialect == "auto" and _only_spark_writes(words)):
         return _spark(sql), "spark"
     if dialect == "postgres":
         return _postgres(sql), "postgres"
-    if _looks_like_spark(sql, words):
-        return _spark(sql), "spark"
+    # Double quotes hold a name for PostgreSQL and a text for Spark: with them, PostgreSQL's reading stands.
+    quoted = any(token.text.startswith('"') for token in words)
     try:
-        return _postgres(sql), "postgres"
+        tree = _postgres(sql)
     except SqlError as error:
-        if catalog_text.relations(words) is None:
+        if not quoted and catalog_text.relations(words) is None:
             with contextlib.suppress(SqlError):
                 return _spark(sql), "spark"
         raise error from None
+    if not quoted and ("/*+" in sql or _calls_of_spark(tree)):
+        with contextlib.suppress(SqlError):
+            return _spark(sql), "spark"
+    return tree, "postgres"
 
 
-def _looks_like_spark(sql: str, tokens: Sequence[Token]) -> bool:
-    if any(token.text.startswith("`") for token in tokens) or "/*+" in sql:
+def _only_spark_writes(tokens: Sequence[Token]) -> bool:
+    if any(token.text.startswith("`") for token in tokens):
         return True
     words = [token.value if token.kind in (WORD, SYMBOL) else "" for token in tokens]
     for number, word in enumerate(words):
@@ -74,6 +83,11 @@ def _looks_like_spark(sql: str, tokens: Sequence[Token]) -> bool:
             if word == marks[0] and tuple(words[number : number + len(marks)]) == marks:
                 return True
     return False
+
+
+def _calls_of_spark(tree: exp.Expression) -> bool:
+    calls = tree.find_all(exp.Anonymous, exp.AnonymousAggFunc)
+    return any(node.name.lower() in SPARK_ONLY for node in calls)
 
 
 def _postgres(sql: str) -> exp.Expression:
@@ -85,7 +99,7 @@ def _postgres(sql: str) -> exp.Expression:
 
 def _spark(sql: str) -> exp.Expression:
     try:
-        trees = [tree for tree in Spark().parse(sql) if tree is not None]
+        trees = [tree for tree in _SPARK.parser().parse(_spark_tokens(sql), sql) if tree is not None]
     except RecursionError:
         raise _too_deep() from None
     except ParseError as error:
@@ -97,6 +111,17 @@ def _spark(sql: str) -> exp.Expression:
     tree = trees[0]
     assert isinstance(tree, exp.Expression)
     return _single(tree)
+
+
+def _spark_tokens(sql: str) -> list[SqlglotToken]:
+    """The parser takes every WINDOW for a clause; before a parenthesis it is Spark's function."""
+    found = _SPARK.tokenize(sql)
+    for number, (token, after) in enumerate(itertools.pairwise(found)):
+        if token.token_type == TokenType.WINDOW and after.token_type == TokenType.L_PAREN:
+            found[number] = SqlglotToken(
+                TokenType.VAR, token.text, token.line, token.col, token.start, token.end, token.comments
+            )
+    return found
 
 
 def _single(tree: exp.Expression) -> exp.Expression:

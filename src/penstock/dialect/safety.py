@@ -102,6 +102,7 @@ _ALLOWED: tuple[type[exp.Expr], ...] = (
     exp.Operator,
     exp.ObjectIdentifier,
     exp.PseudoType,
+    exp.JSON,
     exp.JSONPath,
     exp.JSONPathPart,
     exp.JSONKeyValue,
@@ -156,9 +157,8 @@ def refused_function(name: str) -> bool:
 def check_words(tokens: Sequence[Token]) -> None:
     """Refuse calls by their look: a name that is refused, with a parenthesis behind it."""
     for token, after in zip(tokens, [*tokens[1:], None], strict=True):
-        if (token.kind == STRING or token.kind == IDENTIFIER) and _SUBSTITUTED.search(token.value):
-            what = "Text of the form ${name:value} or ${a.b} is not allowed: Spark would replace it"
-            raise SqlError(what, sqlstate="42501", position=token.start, hint="Pass it as a parameter.")
+        if token.kind in (STRING, IDENTIFIER):
+            _check_text(token.value, token.start)
         if token.kind not in (WORD, IDENTIFIER):
             continue
         if token.kind == WORD and token.value == "uescape":
@@ -186,6 +186,8 @@ def check_tree(tree: exp.Expr, *, schema_exists: SchemaExists | None = None) -> 
             _check_column(node)
         elif isinstance(node, exp.Func):
             _check_function(node)
+        elif isinstance(node, exp.Literal | exp.Identifier | exp.RawString):
+            _check_text(node.name, position_of(node))
 
 
 def function_names(node: exp.Func) -> tuple[str, ...]:
@@ -205,7 +207,8 @@ def check_table_function(name: str, position: int | None) -> None:
 
 def position_of(node: exp.Expr) -> int | None:
     """Where a node stands in the text, if the parser kept it for the node or the first of its parts."""
-    for part in node.walk(bfs=False):
+    first = node.parts[0] if isinstance(node, exp.Table | exp.Column) else node
+    for part in first.walk(bfs=False):
         start = part.meta.get("start") if part.meta else None
         if isinstance(start, int):
             return start
@@ -253,6 +256,13 @@ def _check_table(node: exp.Table, schema_exists: SchemaExists | None) -> None:
         raise SqlError(
             what, sqlstate="42501", position=position_of(node), hint="Register the files as a table."
         )
+
+
+def _check_text(text: str, position: int | None) -> None:
+    """Spark replaces such text before it reads a statement, by settings and by the environment."""
+    if _SUBSTITUTED.search(text):
+        what = "Text of the form ${name:value} or ${a.b} is not allowed: Spark would replace it"
+        raise SqlError(what, sqlstate="42501", position=position, hint="Pass it as a parameter.")
 
 
 def _check_hint(node: exp.Hint) -> None:
