@@ -264,6 +264,40 @@ def test_a_bad_variable_is_named() -> None:
         load(environ={"PENSTOCK_RUN_CLAIMS": "many"})
 
 
+def test_tables(project: Path) -> None:
+    (project / "penstock.toml").write_text(
+        '[[tables]]\nname = "trades"\npath = "data/*.csv"\noptions = {header = false, delimiter = ";"}\n'
+        '[[tables]]\nname = "raw.events"\npath = "s3://key:pass@bucket/events"\nformat = "jsonl"\n'
+    )
+    config = load(environ={})
+    trades, events = config.tables
+    assert (trades.name, trades.path, trades.format) == ("trades", str(project / "data/*.csv"), "auto")
+    assert dict(trades.options) == {"header": "false", "delimiter": ";"}
+    assert (events.path, events.format) == ("s3://key:pass@bucket/events", "jsonl")
+    shown = {key: value for key, value, _ in config.items() if key.startswith("tables")}
+    assert shown == {"tables.trades": trades.path, "tables.raw.events": "s3://key:***@bucket/events"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('tables = "x"', "must be tables"),
+        ('[[tables]]\npath = "x"', "name must be"),
+        ('[[tables]]\nname = "a b"\npath = "x"', "name must be"),
+        ('[[tables]]\nname = "sys.x"\npath = "x"', "belongs to the system"),
+        ('[[tables]]\nname = "x"', "path must name"),
+        ('[[tables]]\nname = "x"\npath = "x"\nformat = "xml"', "format must be one of auto"),
+        ('[[tables]]\nname = "x"\npath = "x"\nheader = true', "unknown key header"),
+        ('[[tables]]\nname = "x"\npath = "x"\noptions = {a = [1]}', "options must be"),
+        ('[[tables]]\nname = "x"\npath = "x"\n[[tables]]\nname = "public.x"\npath = "y"', "two of this name"),
+    ],
+)
+def test_tables_that_make_no_sense(project: Path, text: str, message: str) -> None:
+    (project / "penstock.toml").write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        load(environ={})
+
+
 def test_a_named_file_must_exist(project: Path) -> None:
     with pytest.raises(ConfigError, match="there is no file"):
         load(project / "other.toml", environ={})

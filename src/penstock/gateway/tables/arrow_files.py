@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.config import shown_url
 from penstock.errors import CorruptFile, SqlError
 from penstock.gateway.tables import paths
 from penstock.spark.flow import Batches, Flow, Scan
@@ -50,7 +51,7 @@ def flow(path: str, format: str, options: dict[str, str], schema: pa.Schema) -> 
 
 def gone(path: str) -> SqlError:
     return SqlError(
-        f"the files of the table are gone: there is nothing at {path}",
+        f"the files of the table are gone: there is nothing at {shown_url(path)}",
         hint="put them back, or drop the table",
         sqlstate="58P01",
     )
@@ -173,7 +174,7 @@ def _files(path: str) -> tuple[fs.FileSystem, list[str]]:
     filesystem, base = filesystem_of(path)
     if paths.is_pattern(base):
         raise SqlError(
-            f"{path} is a pattern, which works for files of this machine only",
+            f"{shown_url(path)} is a pattern, which works for files of this machine only",
             hint="name a folder or a file",
             sqlstate="0A000",
         )
@@ -200,7 +201,7 @@ def _dataset(path: str, format: str, options: dict[str, str]) -> dataset.FileSys
             parse_options=csv.ParseOptions(delimiter=separator),
             read_options=csv.ReadOptions(autogenerate_column_names=not header),
         )
-    base = None if not paths.is_remote(path) else filesystem_of(path)[1]
+    base = filesystem_of(path)[1] if paths.is_remote(path) else None
     return dataset.dataset(
         files, filesystem=filesystem, format=kind, partitioning="hive", partition_base_dir=base
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from penstock.config import shown_url
 from penstock.errors import SqlError
 from penstock.gateway.tables import paths
 
@@ -90,14 +91,14 @@ def checked_options(format: str, options: Mapping[str, str]) -> dict[str, str]: 
 
 
 def _of_files(path: str) -> str:
-    if found := _ending(path):
+    if found := _ending(path.partition("?")[0] if paths.is_remote(path) else path):
         return found
     if not paths.is_remote(path):
         for file in paths.files(path):
             if found := _ending(file):
                 return found
     raise SqlError(
-        f"the format of {path} cannot be told from its files",
+        f"the format of {shown_url(path)} cannot be told from its files",
         hint=f"name it: one of {', '.join(sorted(_OPTIONS))}",
         sqlstate="22023",
     )

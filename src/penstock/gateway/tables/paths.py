@@ -28,7 +28,7 @@ class Roots:
     def __init__(self, roots: Sequence[str]) -> None:
         local = [plain(root) for root in roots]
         self._folders = [os.path.realpath(root) for root in local if not is_remote(root)]
-        self._prefixes = [_parts(root) for root in local if is_remote(root)]
+        self._urls = [root for root in local if is_remote(root)]
 
     def checked(self, path: str) -> str:
         """The path in its plain form. Raises `SqlError` 42501 unless all it can mean is below a root."""
@@ -46,6 +46,17 @@ class Roots:
         self._check_inside(path, found)
         return found
 
+    def opened(self, path: str) -> str:
+        """A path that was checked, with what the root says after a ``?`` about how to get there."""
+        root = self._root_of(path) if is_remote(path) else None
+        _, question, query = (root or "").partition("?")
+        return f"{path}{question}{query}"
+
+    def _root_of(self, url: str) -> str | None:
+        parts = _parts(url)
+        prefixes = ((root, _parts(root.partition("?")[0])) for root in self._urls)
+        return next((root for root, prefix in prefixes if parts[: len(prefix)] == prefix), None)
+
     def _check_pattern(self, path: str, pattern: str) -> None:
         if ".." in Path(pattern).parts:
             raise _refused(path, "it holds ..")
@@ -61,12 +72,10 @@ class Roots:
     def _check_remote(self, path: str, url: str) -> None:
         if any(part in ("..", ".") for each in braces(url) for part in each.split("/")):
             raise _refused(path, "it holds ..")
-        if "@" in url.partition("://")[2].partition("/")[0]:
-            raise _refused(path, "it holds a password")
-        for each in braces(url):
-            parts = _parts(each)
-            if not any(parts[: len(prefix)] == prefix for prefix in self._prefixes):
-                raise _refused(path, "")
+        if "?" in url or "@" in url.partition("://")[2].partition("/")[0]:
+            raise _refused(path, "it says how to get there, which is for the configuration to say")
+        if not all(self._root_of(each) for each in braces(url)):
+            raise _refused(path, "")
 
 
 def plain(path: str) -> str:

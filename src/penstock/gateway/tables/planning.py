@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.dialect.commands import CreateTable, CreateView
@@ -49,10 +50,16 @@ class Planner:
             if command.columns:
                 files.check_there(path)
                 return TableSpec(path, kind, options, shapes.columns_ddl(given.parsed(command.columns)))
-            schema = self._shelf.look(TableSpec(path, kind, options))
+            schema = self._shelf.look(TableSpec(self._roots.opened(path), kind, options))
         except Exception as error:
             raise files.told(error, f"{path} cannot be read as {kind}") from error
         return TableSpec(path, kind, options, shapes.columns_ddl(schema))
+
+    def opened(self, spec: Spec) -> Spec:
+        """What the catalog says, ready to be built: what it may read can have changed since it was made."""
+        if isinstance(spec, ViewSpec):
+            return spec
+        return replace(spec, path=self._roots.opened(self._roots.checked(spec.path)))
 
     def view(
         self, command: CreateView, user: User, search_path: Sequence[str], names: Sequence[str], dialect: str

@@ -278,7 +278,8 @@ class Tables:
             self._shelf.remove(key)
 
     def _spec(self, statement: Statement) -> Spec:
-        return decode(statement.sql) or self._planner.written(statement.sql, _ADMIN)
+        spec = decode(statement.sql) or self._planner.written(statement.sql, _ADMIN)
+        return self._planner.opened(spec)
 
     def _configure(self, table: TableConfig) -> None:
         schema, dot, name = table.name.partition(".")

@@ -1,0 +1,129 @@
+"""What runs and streams published, checkpoints, system tables, and files that Spark cannot reach itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import fs
+
+from penstock.config import TableConfig
+from penstock.errors import SqlError
+from penstock.gateway.base import User
+from penstock.gateway.tables import Provider, arrow_files
+from penstock.streams import registry
+from penstock.streams.sinks.base import Target
+from penstock.streams.sinks.parquet import ParquetSink
+from tests.gateway.tables.conftest import ADMIN, READER, Place, numbers, say
+from tests.gateway.tables.test_catalog import refused, until
+from tests.runner.conftest import RUN, opened
+from tests.streams.sinks.support import Bench, Sale, number
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Rows = Callable[..., list[tuple[Any, ...]]]
+
+
+class Members(Provider):
+    """Tells each user what the user is called."""
+
+    schema = "sys"
+
+    def tables(self) -> Mapping[str, pa.Schema]:
+        return {"me": pa.schema([("name", pa.string()), ("since", pa.timestamp("us", "UTC"))])}
+
+    def rows(self, name: str, user: User) -> pa.Table:
+        assert name == "me"
+        return pa.table({"name": [user.name], "since": [None]}, schema=self.tables()[name])
+
+
+def test_a_run_is_a_schema_and_its_checkpoints_can_be_looked_into(
+    place: Place, spark: SparkSession, rows: Rows, tmp_path: Path
+) -> None:
+    (tmp_path / "run").mkdir()
+    with opened(tmp_path / "run", spark) as running:
+        place.store, place.storage = running.store, running.storage
+        tables = place.tables()
+        refused("42P01", lambda: tables.find((RUN, "trades"), (), ADMIN))
+        running.run(max_batches=1, claims=1)
+        running.run_until_checkpoint(stages=2)
+        assert len(rows(tables, RUN, "trades")) in range(1, 1001)
+        until(
+            lambda: (
+                {(i.schema, i.name) for i in tables.listed(ADMIN)} == {(RUN, "trades"), (RUN, "positions")}
+            )
+        )
+        say(tables, f'CREATE VIEW v AS SELECT count(*) AS n FROM "{RUN}".trades')
+        before = rows(tables, "v")
+
+        crashed = tables.function("checkpoint", [RUN, "1", "trades"], ADMIN)
+        assert (
+            crashed.columns.names
+            == ["id", "symbol", "price", "quantity", "notional"][-len(crashed.columns) :]
+        )
+        name = crashed.bind(spark, "q")
+        saved = spark.sql(f"SELECT count(*), count(notional) FROM {name}").collect()[0]
+        crashed.release(spark, "q")
+        assert saved[0] == saved[1] > 0
+        by_name = tables.function("checkpoint", [RUN, "enrich"], ADMIN)
+        assert by_name.columns == crashed.columns
+        refused("42704", lambda: tables.function("checkpoint", ["nope", "0"], ADMIN), RUN)
+        refused("42704", lambda: tables.function("checkpoint", [RUN, "nope"], ADMIN), "enrich")
+        refused("02000", lambda: tables.function("checkpoint", [RUN, "2"], ADMIN))
+        refused("42501", lambda: tables.function("checkpoint", [RUN, "1"], READER))
+        refused("42883", lambda: tables.function("read_csv", ["/etc/passwd"], ADMIN))
+
+        refused("42501", lambda: say(tables, f'CREATE VIEW "{RUN}".x AS SELECT 1 AS x'), "run")
+        running.run()
+        assert rows(tables, "v") > before
+        running.assert_exact()
+
+
+def test_a_stream_is_a_schema(place: Place, spark: SparkSession, rows: Rows) -> None:
+    record = registry.open_stream(place.store, "sales", {"sources": {}, "outputs": {"out": {}, "later": {}}})
+    target = Target("sales", record.id, "out", 1, Sale, "append", (), place.store, place.storage, spark)
+    tables = place.tables()
+    writer = ParquetSink().open(target)
+    writer.write(Bench(target).frame([(1, "a", 2)]), number(0))
+    assert rows(tables, "sales", "out") == [(1, "a", 2)]
+    writer.write(Bench(target).frame([(2, "b", None)]), number(1))
+    assert rows(tables, "sales", "out") == [(1, "a", 2), (2, "b", None)]
+    assert [info.name for info in tables.listed(ADMIN)] == ["out"]
+    refused("42P01", lambda: tables.find(("sales", "oot"), (), ADMIN), "did you mean sales.out?")
+
+
+def test_system_tables_tell_each_user_what_is_theirs(place: Place, rows: Rows) -> None:
+    tables = place.tables(providers=[Members()])
+    say(tables, "CREATE VIEW who AS SELECT upper(name) AS name FROM sys.me")
+    assert rows(tables, "sys", "me") == [("ann", None)] and rows(tables, "who", user=READER) == [("RITA",)]
+    assert [(i.schema, i.kind) for i in tables.listed(READER)] == [("public", "view"), ("sys", "system")]
+    refused("42501", lambda: say(tables, "DROP VIEW sys.me"))
+
+
+def test_files_behind_an_url(
+    place: Place, rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote = tmp_path / "remote" / "bucket"
+    (remote / "p" / "x=1").mkdir(parents=True)
+    pq.write_table(numbers(2), remote / "p" / "x=1" / "1.parquet")
+    (remote / "c.csv").write_text("id,name\n0,n0\n")
+    filesystem = fs.SubTreeFileSystem(str(tmp_path / "remote"), fs.LocalFileSystem())
+    monkeypatch.setattr(
+        arrow_files,
+        "filesystem_of",
+        lambda url: (filesystem, url.partition("://")[2].partition("?")[0].rstrip("/")),
+    )
+    tables = place.tables(
+        TableConfig("p", "s3://bucket/p?region=x", "parquet"), TableConfig("c", "s3://bucket/c.csv")
+    )
+    assert tables.broken() == {}
+    assert rows(tables, "p") == [(0, "n0", 1), (1, "n1", 1)] and rows(tables, "c") == [(0, "n0")]
+    pq.write_table(numbers(1, 5), remote / "p" / "x=1" / "2.parquet")
+    assert len(rows(tables, "p")) == 3
+    with pytest.raises(SqlError, match=r"serve\.paths"):
+        say(tables, "CREATE TABLE t USING parquet LOCATION 's3://bucket/p'")
