@@ -1,0 +1,131 @@
+"""What the HTTP interface shows beside queries and tables, and where it comes from."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from penstock.config import Config
+from penstock.errors import RunError, UsageError
+from penstock.gateway.web.metrics import Metric
+from penstock.gateway.web.values import plain
+from penstock.store.base import Store
+
+if TYPE_CHECKING:
+    from penstock.claims import Summary
+    from penstock.runner.runs import Run
+    from penstock.storage import Storage
+    from penstock.streams.observer import StreamObserver
+
+
+class Sources:
+    """Nothing at all. Every method may block, and is called from any thread; `UsageError` means not found."""
+
+    def workers(self) -> Sequence[Any]:
+        """Those that serve this coordinator, as JSON values or dataclasses."""
+        return ()
+
+    def runs(self) -> Sequence[Any]:
+        return ()
+
+    def run(self, name: str) -> Any:
+        raise UsageError(f"there is no run {name!r}")
+
+    def streams(self) -> Sequence[Any]:
+        return ()
+
+    def stream(self, name: str) -> Any:
+        raise UsageError(f"there is no stream {name!r}")
+
+    def cluster(self) -> Any:
+        """The members and who leads; None where there is no cluster."""
+        return None
+
+    def metrics(self) -> Iterable[Metric]:
+        """What else to show at ``/metrics``: connections by protocol, Spark's executors."""
+        return ()
+
+
+class StoreSources(Sources):
+    """Runs, streams, workers and the cluster as the store knows them: the same that the commands show."""
+
+    def __init__(self, store: Store, storage: Storage, config: Config) -> None:
+        self._store = store
+        self._storage = storage
+        self._config = config
+        self._observers: dict[str, StreamObserver] = {}
+        self._lock = threading.Lock()
+
+    def workers(self) -> Sequence[Any]:
+        from penstock.gateway.roles.board import workers
+
+        return workers(self._store)
+
+    def runs(self) -> Sequence[Any]:
+        from penstock.runner import runs
+
+        return [_run_json(run, self._summary(run)) for run in runs.every(self._store)]
+
+    def run(self, name: str) -> Any:
+        from penstock.claims import Board, State
+        from penstock.runner import runs
+
+        run = runs.load(self._store, name)
+        summary = self._summary(run)
+        owners: Counter[str] = Counter()
+        if summary is not None:
+            board = Board.open(self._store, run.key)
+            owners.update(view.owner for view in board.partitions({State.CLAIMED}))
+        return {**_run_json(run, summary), "owners": dict(sorted(owners.items()))}
+
+    def streams(self) -> Sequence[Any]:
+        from penstock.streams import registry
+
+        return [self.stream(name) for name in registry.names(self._store)]
+
+    def stream(self, name: str) -> Any:
+        # An observer is for one thread, and is kept: some things only show by looking on.
+        with self._lock:
+            return self._observer(name).look()
+
+    def cluster(self) -> Any:
+        from penstock.catalog import Catalog
+        from penstock.cluster.observer import Observer
+
+        try:
+            return Observer(self._store, self._config.cluster).status(Catalog(self._store).head().version)
+        except UsageError:
+            return None
+
+    def _observer(self, name: str) -> StreamObserver:
+        from penstock.streams.observer import StreamObserver
+
+        if name not in self._observers:
+            cluster, stream = self._config.cluster, self._config.stream
+            self._observers[name] = StreamObserver(self._store, self._storage, name, cluster, stream)
+        return self._observers[name]
+
+    def _summary(self, run: Run) -> Summary | None:
+        """None if a run has no board, because it was not begun or is being dropped."""
+        from penstock.claims import Board
+
+        try:
+            return Board.open(self._store, run.key).summary()
+        except RunError:
+            if any(self._store.scan(f"runs/{run.key}/")):
+                raise
+            return None
+
+
+def _run_json(run: Run, summary: Summary | None) -> dict[str, Any]:
+    return {**run.to_json(), "state": _state(summary), "partitions": plain(summary)}
+
+
+def _state(summary: Summary | None) -> str:
+    if summary is None:
+        return "not begun"
+    if summary.pending.partitions + summary.claimed.partitions == 0:
+        return "incomplete" if summary.poisoned.partitions else "complete"
+    return "running" if summary.claimed.partitions > summary.expired.partitions else "resumable"
