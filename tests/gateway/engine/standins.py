@@ -48,7 +48,7 @@ class FileTables:
     folder: Path
     version: int = 1
     relations: dict[tuple[str, str], FileRelation] = field(default_factory=dict)
-    changes: list[tuple[Any, str]] = field(default_factory=list)
+    changes: list[tuple[Any, Sequence[str]]] = field(default_factory=list)
 
     def add(self, name: str, table: pa.Table, schema: str = "public") -> None:
         path = self.folder / f"{schema}.{name}.parquet"
@@ -69,15 +69,32 @@ class FileTables:
     def listed(self, user: User) -> list[TableInfo]:
         return [TableInfo(r.schema, r.name, r.kind, r.columns) for r in self.relations.values()]
 
-    def create(self, command: Any, *, user: User, sql: str, search_path: Sequence[str]) -> None:
+    def schemas(self, user: User) -> list[str]:
+        return sorted({schema for schema, _ in self.relations})
+
+    def function(self, name: str, arguments: Sequence[str], user: User) -> FileRelation:
+        return self.relations["public", arguments[0]]
+
+    def create(
+        self,
+        command: Any,
+        *,
+        user: User,
+        sql: str,
+        search_path: Sequence[str],
+        columns: Sequence[str],
+        dialect: str,
+    ) -> list[str]:
         if not user.may_write("public"):
             raise SqlError("permission denied for schema public", sqlstate="42501")
-        self.changes.append((command, sql))
+        self.changes.append((command, columns))
         self.version += 1
+        return ["done"]
 
-    def drop(self, command: Any, *, user: User, search_path: Sequence[str]) -> None:
-        self.changes.append((command, ""))
+    def drop(self, command: Any, *, user: User, search_path: Sequence[str]) -> list[str]:
+        self.changes.append((command, ()))
         self.version += 1
+        return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +149,7 @@ class FixedShadow:
     ) -> Relay:
         return Answer(columns)
 
-    def sync(self, tables: Sequence[TableInfo], users: Sequence[User]) -> None:
+    def sync(self, tables: Sequence[TableInfo], users: Sequence[User], schemas: Sequence[str]) -> None:
         self.synced.append([table.name for table in tables])
 
 

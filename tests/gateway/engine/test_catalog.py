@@ -53,7 +53,8 @@ def test_create_and_drop_reach_the_catalog_and_then_the_shadow(
     assert tables.changes == []
     before = len(shadow.synced)
     assert list(execution.batches()) == []
-    assert [command.name for command, _ in tables.changes] == [("adults",)]
+    assert [(command.name, columns) for command, columns in tables.changes] == [(("adults",), ("id",))]
+    assert list(execution.notices) == ["done"]
     assert len(shadow.synced) == before + 1
     assert engine.queries(ANN)[0].state is State.FINISHED
     rows(client, "DROP VIEW adults")

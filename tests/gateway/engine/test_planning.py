@@ -152,6 +152,14 @@ def test_parameters_are_typed_by_the_shadow_or_the_client(engine: SparkEngine, s
     assert rows(client, sql, None, oids=[0]) == []
 
 
+def test_a_checkpoint_is_read_like_a_table(engine: SparkEngine) -> None:
+    client = connected(engine)
+    assert rows(client, "SELECT max(c.id) FROM checkpoint('people', 'x') AS c") == [(4,)]
+    assert rows(client, "SELECT checkpoint.id FROM checkpoint('people', 'x') WHERE id = 1") == [(1,)]
+    with pytest.raises(SqlError, match="plain texts"):
+        client.prepare("SELECT * FROM checkpoint($1, 'x')")
+
+
 def test_statements_that_are_not_for_the_engine_are_refused(engine: SparkEngine) -> None:
     client = connected(engine)
     for sql in ("INSERT INTO people VALUES (1)", "BEGIN", "VACUUM"):

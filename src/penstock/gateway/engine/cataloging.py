@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.errors import SqlError
@@ -18,7 +18,7 @@ class CatalogExecution(Execution):
     """A statement without rows. It cannot be stopped once it has begun: a change is made or not."""
 
     def __init__(
-        self, registry: Registry, client: Client, prepared: Prepared, change: Callable[[], None]
+        self, registry: Registry, client: Client, prepared: Prepared, change: Callable[[], Sequence[str]]
     ) -> None:
         self.tag = prepared.tag
         self.columns = None
@@ -34,7 +34,7 @@ class CatalogExecution(Execution):
                 raise SqlError(self._why, sqlstate=CANCELED)
             self._query.move(State.PLANNING)
             self._query.move(State.RUNNING)
-            self._change()
+            self.notices = self._change()
         except Exception as error:
             told = translated(error, self._sql)
             self._query.move(State.CANCELED if told.sqlstate == CANCELED else State.FAILED, told)

@@ -95,7 +95,7 @@ class SparkEngine(Engine):
         with self._refreshing:
             now = (self._tables.version, tuple(self._users()))
             if now != self._refreshed:
-                self._shadow.sync(self._tables.listed(_ADMIN), now[1])
+                self._shadow.sync(self._tables.listed(_ADMIN), now[1], self._tables.schemas(_ADMIN))
                 self._refreshed = now
 
     def stop(self) -> None:
@@ -118,23 +118,37 @@ class SparkEngine(Engine):
             assert self._shadow is not None
             return self._shadow.run(plan.sql, plan.parameters, values, client.user, settings, plan.columns)
         if isinstance(plan, CatalogPlan):
-            change = self._change(prepared, plan, client.user, settings.search_path)
+            change = self._change(prepared, plan, client.user, settings)
             return CatalogExecution(self._registry, client, prepared, change)
         spark, timeout = self._sessions.of(settings.timezone), settings.statement_timeout
+
+        def renew(old: SparkPlan) -> SparkPlan:
+            return self._planner.renewed(old, client.user, settings)
+
         if isinstance(plan, ExplainPlan):
-            return ExplainExecution(self.workplace, client, prepared, plan, spark, values, timeout)
+            return ExplainExecution(self.workplace, client, prepared, plan, renew, spark, values, timeout)
         assert isinstance(plan, SparkPlan)
-        return SparkExecution(self.workplace, client, prepared, plan, spark, values, timeout)
+        return SparkExecution(self.workplace, client, prepared, plan, renew, spark, values, timeout)
 
     def _change(
-        self, prepared: Prepared, plan: CatalogPlan, user: User, search_path: Sequence[str]
-    ) -> Callable[[], None]:
-        def change() -> None:
-            if isinstance(plan.command, Drop):
-                self._tables.drop(plan.command, user=user, search_path=search_path)
+        self, prepared: Prepared, plan: CatalogPlan, user: User, settings: Settings
+    ) -> Callable[[], Sequence[str]]:
+        command, search_path, dialect = plan.command, settings.search_path, settings.dialect
+
+        def change() -> Sequence[str]:
+            if isinstance(command, Drop):
+                notices = self._tables.drop(command, user=user, search_path=search_path)
             else:
-                self._tables.create(plan.command, user=user, sql=prepared.sql, search_path=search_path)
+                notices = self._tables.create(
+                    command,
+                    user=user,
+                    sql=prepared.sql,
+                    search_path=search_path,
+                    columns=plan.columns,
+                    dialect=dialect,
+                )
             self.refresh()
+            return notices
 
         return change
 

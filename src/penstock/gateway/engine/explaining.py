@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from penstock.gateway.base import Client, Prepared, State
-from penstock.gateway.engine.plans import ExplainPlan, sql
+from penstock.gateway.engine.plans import ExplainPlan, SparkPlan, sql
 from penstock.gateway.engine.running import SparkExecution, Workplace
 
 if TYPE_CHECKING:
@@ -28,13 +28,14 @@ class ExplainExecution(SparkExecution):
         client: Client,
         prepared: Prepared,
         explained: ExplainPlan,
+        renew: Callable[[SparkPlan], SparkPlan],
         spark: SparkSession,
         values: Sequence[object] = (),
         timeout: float | None = None,
     ) -> None:
         # The engine may begin before the rest of this is done.
         self._explained = explained
-        super().__init__(place, client, prepared, explained.query, spark, values, timeout)
+        super().__init__(place, client, prepared, explained.query, renew, spark, values, timeout)
 
     def _produce(self) -> None:
         command = self._explained.command

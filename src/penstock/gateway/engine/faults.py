@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError, SqlError, StorageFull
-from penstock.spark.faults import found
+from penstock.spark.faults import decode, found
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,6 +58,7 @@ _ADVICE = re.compile(
     re.DOTALL,
 )
 _LENGTH = 600
+_IN_PYTHON = "An exception was thrown from the Python worker"
 
 
 def translated(error: BaseException, sql: str | None = None) -> SqlError:
@@ -73,6 +74,8 @@ def translated(error: BaseException, sql: str | None = None) -> SqlError:
     for words, code, what in _WORDS:
         if words in text and not condition.startswith("USER_RAISED"):
             return SqlError(what, sqlstate=code)
+    if text.lstrip().startswith(_IN_PYTHON):
+        return SqlError(decode(error).what[:_LENGTH], sqlstate=INTERNAL)
     if condition or sqlstate:
         return _spark(error, condition, sqlstate, sql)
     if type(error).__name__ in _GONE:

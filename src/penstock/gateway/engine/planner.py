@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -30,6 +30,7 @@ from penstock.errors import SqlError
 from penstock.gateway import types as pg
 from penstock.gateway.base import Column, Prepared, User
 from penstock.gateway.engine import shaping
+from penstock.gateway.engine.calls import Call, named
 from penstock.gateway.engine.faults import translated
 from penstock.gateway.engine.plans import CatalogPlan, ExplainPlan, Path, ShadowPlan, SparkPlan
 from penstock.gateway.engine.registry import new_id
@@ -93,8 +94,8 @@ class Planner:
         if isinstance(command, Explain):
             return self._explain(sql, command, oids, user, settings)
         if isinstance(command, CreateView):
-            self._check_view(command, user, settings)
-            return Prepared(sql, command.tag, plan=CatalogPlan(command))
+            names = _placed(command.offset, lambda: self._view_columns(command, user, settings))
+            return Prepared(sql, command.tag, plan=CatalogPlan(command, names))
         if isinstance(command, (CreateTable, CreateSchema, Drop)):
             return Prepared(sql, command.tag, plan=CatalogPlan(command))
         if isinstance(command, Unsupported):
@@ -116,17 +117,12 @@ class Planner:
         shadowed = self._of_shadow(sql, oids, user, settings)
         return Prepared(sql, command.tag, shadowed.parameters, shadowed.columns, shadowed)
 
-    def _check_view(self, command: CreateView, user: User, settings: Settings) -> None:
-        """A view whose query is wrong never enters the catalog: Spark, which will run it, must accept it."""
-
-        def check() -> None:
-            plan = self._query(command.query, (), user, settings)
-            if plan.parameters:
-                raise SqlError("a view cannot have parameters", sqlstate="42P02")
-            if isinstance(plan, SparkPlan):
-                self._of_spark(plan, settings)
-
-        _placed(command.offset, check)
+    def _view_columns(self, command: CreateView, user: User, settings: Settings) -> tuple[str, ...]:
+        """What the query of a view gives. A wrong one is refused here, and never enters the catalog."""
+        plan = self._query(command.query, (), user, settings)
+        if plan.parameters:
+            raise SqlError("a view cannot have parameters", sqlstate="42P02")
+        return tuple(column.name for column in plan.columns or ())
 
     def _query(
         self, text: str, oids: Sequence[int], user: User, settings: Settings
@@ -176,7 +172,8 @@ class Planner:
         settings: Settings,
         refused: SqlError | None,
     ) -> SparkPlan:
-        relations = self._relations(analysis, user, settings)
+        calls = named(analysis)
+        relations = self._relations(analysis, calls, user, settings)
         description: Description | None = None
         if refused is None and analysis.dialect == "postgres" and self._shadow_usable():
             assert self._shadow is not None
@@ -185,7 +182,7 @@ class Planner:
             except SqlError as error:
                 refused = error
         parameters = _parameters(oids, analysis.parameters, description)
-        plan = SparkPlan(text, analysis, relations, parameters)
+        plan = SparkPlan(text, analysis, relations, calls, parameters)
         if description is not None and description.columns is not None:
             return replace(plan, columns=tuple(description.columns))
         try:
@@ -194,8 +191,16 @@ class Planner:
             # Both refuse it. PostgreSQL knows the place in the client's own text.
             raise (refused if refused is not None and refused.sqlstate != "42601" else error) from error
 
-    def _relations(self, analysis: Analysis, user: User, settings: Settings) -> dict[Path, Relation]:
-        found: dict[Path, Relation] = {}
+    def renewed(self, plan: SparkPlan, user: User, settings: Settings) -> SparkPlan:
+        """The plan with its relations as they are now, which may be long after it was made."""
+        return replace(plan, relations=self._relations(plan.analysis, plan.calls, user, settings))
+
+    def _relations(
+        self, analysis: Analysis, calls: Mapping[Path, Call], user: User, settings: Settings
+    ) -> dict[Path, Relation]:
+        found: dict[Path, Relation] = {
+            path: self._tables.function(call.name, call.arguments, user) for path, call in calls.items()
+        }
         for ref in analysis.relations:
             if ref.path in found:
                 continue

@@ -11,6 +11,7 @@ from penstock.dialect.translate import Target, respell, translate
 from penstock.gateway import types as pg
 from penstock.gateway.base import Column
 from penstock.gateway.engine.arguments import arguments
+from penstock.gateway.engine.calls import Call
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _FEW = 10_000
 """An outermost LIMIT of at most so many rows makes a small result."""
+_TEXTS = 4
 
 Path = tuple[str, ...]
 
@@ -31,10 +33,12 @@ class SparkPlan:
     sql: str
     analysis: Analysis
     relations: Mapping[Path, Relation]
+    calls: Mapping[Path, Call]
+    """Those of the relations that are calls of functions."""
     parameters: tuple[int, ...]
     columns: tuple[Column, ...] = ()
-    texts: dict[tuple[str, ...], str] = field(default_factory=dict, repr=False)
-    """The translation for each way in which the relations were named."""
+    texts: dict[object, str] = field(default_factory=dict, repr=False)
+    """The translation for each way in which the relations were named and shaped."""
 
     @property
     def small(self) -> bool:
@@ -45,15 +49,21 @@ class SparkPlan:
     def text(self, spark: SparkSession, query: str) -> str:
         """The statement in Spark SQL, with its relations bound for ``query``."""
         names = {path: relation.bind(spark, query) for path, relation in self.relations.items()}
-        key = tuple(names.values())
+        shapes = (tuple(relation.spark_columns.items()) for relation in self.relations.values())
+        key = (*names.values(), *shapes)
         if key not in self.texts:
+            # Temporary views have another name each time: their texts are of no further use.
+            if len(self.texts) >= _TEXTS:
+                self.texts.clear()
             self.texts[key] = self._translated(names)
         return self.texts[key]
 
     def _translated(self, names: Mapping[Path, str]) -> str:
         def target(path: Path) -> Target | None:
-            relation = self.relations.get(path)
-            return None if relation is None else Target(names[path], relation.spark_columns)
+            # Spark's own dialect does not tell upper case from lower.
+            known = path if path in names else tuple(part.lower() for part in path)
+            relation = self.relations.get(known)
+            return None if relation is None else Target(names[known], relation.spark_columns)
 
         change = translate if self.analysis.dialect == "postgres" else respell
         kinds = [pg.spark_type(oid) for oid in self.parameters]
@@ -95,6 +105,8 @@ class CatalogPlan:
     """A change of the catalog."""
 
     command: CreateView | CreateTable | CreateSchema | Drop
+    columns: tuple[str, ...] = ()
+    """Names that the columns of a view's query have."""
 
 
 Plan = SparkPlan | ShadowPlan | ExplainPlan | CatalogPlan

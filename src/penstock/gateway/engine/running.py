@@ -60,6 +60,7 @@ class SparkExecution(Execution):
         client: Client,
         prepared: Prepared,
         plan: SparkPlan,
+        renew: Callable[[SparkPlan], SparkPlan],
         spark: SparkSession,
         values: Sequence[object] = (),
         timeout: float | None = None,
@@ -69,6 +70,7 @@ class SparkExecution(Execution):
         self.client = client
         self._place = place
         self._plan = plan
+        self._renew = renew
         self._spark = spark
         self._values = tuple(values)
         self._lock = threading.Lock()
@@ -111,6 +113,7 @@ class SparkExecution(Execution):
         try:
             with job_tag(self._spark, self.job):
                 self._query.move(State.PLANNING)
+                self._plan = self._renew(self._plan)
                 self._produce()
         except BaseException as error:
             self._error = translated(error, self._plan.sql)
