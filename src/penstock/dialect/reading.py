@@ -32,7 +32,10 @@ _SPARK_WORDS = (
     ("|>",),
 )
 _DEEPEST = 200
+_STARTS = frozenset({"select", "with", "values", "table", "from", "("})
 _SPARK = Spark()
+_CRASHES = (IndexError, KeyError, AttributeError, TypeError, ValueError, AssertionError)
+"""How the parser stumbles over some texts that are no SQL."""
 
 
 def tokens(sql: str, dialect: str) -> Sequence[Token]:
@@ -40,6 +43,12 @@ def tokens(sql: str, dialect: str) -> Sequence[Token]:
     found = lexed(sql, dialect)
     if not found:
         raise SqlError("the statement is empty", sqlstate="42601")
+    if found[0].value not in _STARTS or found[0].kind not in (WORD, SYMBOL):
+        # Nothing else is parsed: the parser takes what it does not know for a command, and logs its text.
+        what = f'"{found[0].text}" does not begin a query'
+        raise SqlError(
+            what, sqlstate="42601", position=found[0].start, hint="Begin with SELECT, WITH or VALUES."
+        )
     depth = 0
     for token in found:
         if token.kind == SYMBOL:
@@ -95,6 +104,8 @@ def _postgres(sql: str) -> exp.Expression:
         return _single(postgres.parse_one(sql))
     except RecursionError:
         raise _too_deep() from None
+    except _CRASHES:
+        raise _unreadable() from None
 
 
 def _spark(sql: str) -> exp.Expression:
@@ -104,8 +115,8 @@ def _spark(sql: str) -> exp.Expression:
         raise _too_deep() from None
     except ParseError as error:
         raise _fault(sql, error) from None
-    except SqlglotError as error:
-        raise SqlError(f"syntax error: {str(error).splitlines()[0]}", sqlstate="42601") from None
+    except (SqlglotError, *_CRASHES):
+        raise _unreadable() from None
     if len(trees) != 1:
         raise SqlError("exactly one statement is wanted here", sqlstate="42601")
     tree = trees[0]
@@ -140,6 +151,10 @@ def _fault(sql: str, error: ParseError) -> SqlError:
         before = sum(len(text) + 1 for text in sql.split("\n")[: line - 1])
         position = min(before + max(0, column - len(word)), len(sql))
     return SqlError(what, sqlstate="42601", position=position, hint=place.get("description"))
+
+
+def _unreadable() -> SqlError:
+    return SqlError("syntax error: the statement cannot be read", sqlstate="42601")
 
 
 def _too_deep() -> SqlError:

@@ -5,8 +5,8 @@ as it stands and may read it differently than we do. `check_tree` reads the tree
 made, and knows the kinds of nodes that may occur in a query: what is not among them is refused.
 
 Spark's built-in functions were gone through by hand (4.3): those refused call Java methods, read files of
-schemas, or tell paths. Functions that give tables are allowed by name. Two things cannot be seen here and
-are the engine's to switch off: ``spark.sql.variable.substitute`` and ``spark.sql.runSQLOnFiles``.
+schemas, or tell paths. Functions that give tables are allowed by name. The engine adds its own locks: it
+switches off ``spark.sql.variable.substitute`` and ``spark.sql.runSQLOnFiles``.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ _WHY = {
     exp.Version: "Reading an older version of a table",
 }
 _SUBSTITUTED = re.compile(
-    r"\$\{\s*(?:spark|sparkconf|hivevar|hiveconf|system|env)\s*:|\$\{[^\s}]*\.[^\s}]*\}", re.IGNORECASE
+    r"\$\{\s*(?:(?:spark|sparkconf|hivevar|hiveconf|system|env)\s*:|spark\.)", re.IGNORECASE
 )
 
 
@@ -178,6 +178,8 @@ def check_tree(tree: exp.Expr, *, schema_exists: SchemaExists | None = None) -> 
             raise _not_allowed(node)
         if isinstance(node, exp.Table):
             _check_table(node, schema_exists)
+        elif isinstance(node, exp.Lateral):
+            _check_lateral(node)
         elif isinstance(node, exp.Hint):
             _check_hint(node)
         elif isinstance(node, exp.Parameter):
@@ -258,10 +260,22 @@ def _check_table(node: exp.Table, schema_exists: SchemaExists | None) -> None:
         )
 
 
+def _check_lateral(node: exp.Lateral) -> None:
+    inner = node.this
+    if isinstance(inner, exp.Query | exp.Unnest | exp.Values | exp.Table):
+        return
+    if not isinstance(inner, exp.Func):
+        raise _not_allowed(node)
+    check_table_function(function_names(inner)[0], position_of(node))
+
+
 def _check_text(text: str, position: int | None) -> None:
-    """Spark replaces such text before it reads a statement, by settings and by the environment."""
+    """Spark replaces such text before it reads a statement, also by variables of the environment.
+
+    The engine switches that off; this holds should a session ever be without it.
+    """
     if _SUBSTITUTED.search(text):
-        what = "Text of the form ${name:value} or ${a.b} is not allowed: Spark would replace it"
+        what = "Text such as ${env:NAME} is not allowed: Spark replaces it by settings"
         raise SqlError(what, sqlstate="42501", position=position, hint="Pass it as a parameter.")
 
 
