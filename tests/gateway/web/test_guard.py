@@ -45,6 +45,12 @@ def test_trust_and_its_end(browser: Browser, users: Users) -> None:
     until(lambda: browser.get("/api/v1/me").status == 401)
 
 
+def test_a_proxy_on_this_machine_is_not_trusted(browser: Browser) -> None:
+    for headers in ({"X-Forwarded-For": "8.8.8.8"}, {"Forwarded": "for=8.8.8.8"}, {"Via": "1.1 proxy"}):
+        assert browser.ask("GET", "/api/v1/me", headers=headers).status == 401
+        assert browser.as_user("me", "x").ask("GET", "/api/v1/me", headers=headers).status == 401
+
+
 def test_passwords_and_tokens(closed: Browser) -> None:
     refused = closed.get("/api/v1/tables")
     assert refused.headers["WWW-Authenticate"].startswith("Basic ")

@@ -14,8 +14,9 @@ import pytest
 
 from penstock.errors import SqlError
 from penstock.gateway import types
-from penstock.gateway.access import Users
+from penstock.gateway.access import Access, Users
 from penstock.gateway.web import WebServer
+from penstock.gateway.web.results import Limits
 from tests.gateway.web.standin import Browser, StandIn, Work, until
 
 BATCH = pa.RecordBatch.from_pydict({"n": list(range(10_000))})
@@ -376,3 +377,31 @@ def test_stop_cancels_what_runs(server: WebServer, browser: Browser, engine: Sta
     server.stop()
     until(lambda: work.closed)
     server.stop()
+
+
+def test_columns_of_one_name(browser: Browser, engine: StandIn) -> None:
+    table = pa.table([pa.array([1]), pa.array(["x"])], names=["a", "a"])
+    engine.gives(table)
+    assert browser.get(f"/api/v1/queries/{browser.submit()}/result").json["rows"] == [[1, "x"]]
+    arrow = browser.get(f"/api/v1/queries/{browser.submit()}/result?format=arrow").body
+    assert pa.ipc.open_stream(arrow).read_all().equals(table)
+    text = browser.get(f"/api/v1/queries/{browser.submit()}/result?format=csv").body
+    assert text == b'"a","a"\n1,"x"\n'
+
+
+def test_a_result_that_nobody_reads_is_dropped_and_then_forgotten(
+    engine: StandIn, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.gateway.web.server._TICK", 0.02)
+    engine.answer = endless
+    engine.columns = (types.column("n", pa.int64()),)
+    server = WebServer(engine, Access(users), limits=Limits(ahead=1 << 20, kept=0.3))
+    server.start()
+    try:
+        browser = Browser(server.port)
+        query = browser.submit()
+        until(lambda: engine.works[query].closed)
+        assert engine.works[query].cancelled.is_set()
+        until(lambda: browser.get(f"/api/v1/queries/{query}/result").status == 404)
+    finally:
+        server.stop()

@@ -14,8 +14,12 @@ from penstock.gateway.base import QueryInfo, State
 from penstock.gateway.web import Sources, StoreSources, WebServer
 from penstock.gateway.web.metrics import Metric, Tally, one, render
 from penstock.gateway.web.openapi import document
+from penstock.runner import runs
+from penstock.runner.manifests import Fingerprint
+from penstock.runner.runs import Run
 from penstock.storage import Storage
 from penstock.store.memory import MemoryStore
+from penstock.streams.registry import open_stream
 from tests.gateway.web.standin import Browser, StandIn
 
 SAMPLE = re.compile(r'[a-zA-Z_:][a-zA-Z0-9_:]*(\{[a-z_]+="(\\.|[^"\\\n])*"\})? [0-9.e+-]+')
@@ -140,6 +144,53 @@ def test_the_store_is_shown_as_commands_show_it(tmp_path: Path) -> None:
             look("none")
     nothing = Sources()
     assert not [*nothing.workers(), *nothing.runs(), *nothing.streams(), *nothing.metrics()]
+
+
+def test_runs_and_streams_of_a_store(tmp_path: Path) -> None:
+    store = MemoryStore()
+    record = Run(
+        name="trades",
+        id="0",
+        pipeline="trades",
+        inputs={"trades": "d"},
+        registered={"trades": "trades.trades"},
+        total_rows=1000,
+        partition_rows=500,
+        outputs=("trades",),
+        output=str(tmp_path),
+        output_format="parquet",
+        fingerprint=Fingerprint({"trades": "d"}, ()),
+        storage=str(tmp_path),
+        created="2026-01-05T12:00:00Z",
+    )
+    _, board = runs.start(store, record, max_failures=5, accept_changed_code=False)
+    board.claim(store.session(60), "a", 1)
+    definition = {"sources": {"clicks": {"table": {"user": "string"}, "code": "a" * 32}}, "outputs": {}}
+    open_stream(store, "clicks", definition)
+    config = Config(store="memory:", storage=str(tmp_path))
+    server = WebServer(
+        StandIn(lambda work: iter(())),
+        Access(Users(store)),
+        sources=StoreSources(store, Storage(str(tmp_path)), config),
+    )
+    server.start()
+    try:
+        browser = Browser(server.port)
+        listed = browser.get("/api/v1/runs").json["runs"]
+        assert [(run["run"], run["state"]) for run in listed] == [("trades", "running")]
+        shown = browser.get("/api/v1/runs/trades").json
+        assert shown["owners"] == {"a": 1}
+        assert shown["partitions"]["pending"] == {"partitions": 1, "rows": 500}
+        for _ in range(2):
+            stream = browser.get("/api/v1/streams/clicks").json
+            assert (stream["name"], stream["state"]) == ("clicks", "stopped")
+        assert [s["name"] for s in browser.get("/api/v1/streams").json["streams"]] == ["clicks"]
+        assert browser.get("/api/v1/streams/none").status == 404
+        assert browser.get("/api/v1/runs/none").status == 404
+        assert browser.get("/api/v1/runs/..%2F..").status == 404
+        assert browser.get("/api/v1/workers").json == {"workers": []}
+    finally:
+        server.stop()
 
 
 def check(schema: Any, value: Any, root: Any, where: str = "") -> None:

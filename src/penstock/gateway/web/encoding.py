@@ -113,7 +113,8 @@ class ArrowEncoder(Encoder):
         return self._taken()
 
     def encode(self, batch: pa.RecordBatch) -> Iterator[bytes]:
-        self._writer.write_batch(batch.cast(self._schema) if batch.schema != self._schema else batch)
+        # By position: several columns may have one name.
+        self._writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=self._schema))
         yield self._taken()
 
     def end(self, tail: dict[str, Any]) -> bytes:  # noqa: ARG002

@@ -23,6 +23,7 @@ from penstock.gateway.web.errors import HttpError
 
 USER = web.RequestKey("user", User)
 _CHALLENGE = 'Basic realm="penstock", charset="UTF-8"'
+_FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Real-IP", "Via")
 _OWN_PAGES = ("same-origin", "none")
 
 
@@ -57,7 +58,7 @@ class Guard:
         if scheme.lower() == "bearer":
             user = self.access.bearer(given.strip())
         elif scheme.lower() == "basic":
-            user = self._basic(given.strip(), address, secure=request.secure)
+            user = self._basic(request, given.strip(), address)
         elif scheme:
             raise _unauthorized("only basic and bearer authorization are known here")
         else:
@@ -66,15 +67,15 @@ class Guard:
             raise _unauthorized("the credentials are not right" if scheme else "credentials are needed")
         return user
 
-    def _basic(self, given: str, address: str, *, secure: bool) -> User | None:
+    def _basic(self, request: web.BaseRequest, given: str, address: str) -> User | None:
         try:
             text = base64.b64decode(given + "=" * (-len(given) % 4), validate=True).decode()
         except (ValueError, binascii.Error):
             raise _unauthorized("the basic credentials cannot be read") from None
         name, _, password = text.partition(":")
-        if self.access.trust(address):
+        if self._trusts(request, address):
             return self.access.trusted(name)
-        if not (secure or self.plain_passwords or is_loopback(address)):
+        if not (request.secure or self.plain_passwords or is_loopback(address)):
             raise HttpError(
                 403, "insecure", "a password must not cross the network in the clear", "use https: see [tls]"
             )
@@ -91,7 +92,12 @@ class Guard:
         """Who somebody is without saying so: by certificate, or by sitting at this machine."""
         if (name := _common_name(request)) and (user := self.access.by_certificate(name)):
             return user
-        return self.access.trusted("") if self.access.trust(address) else None
+        return self.access.trusted("") if self._trusts(request, address) else None
+
+    def _trusts(self, request: web.BaseRequest, address: str) -> bool:
+        # A proxy on this machine speaks for others, who may be anywhere.
+        forwarded = any(name in request.headers for name in _FORWARDED)
+        return not forwarded and self.access.trust(address)
 
 
 def host_of(header: str) -> str:

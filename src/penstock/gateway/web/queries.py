@@ -34,6 +34,7 @@ from penstock.gateway.web.results import Held, Limits, Results
 from penstock.gateway.web.values import plain
 
 LONGEST_WAIT = 60.0
+_PLANNING = 32
 _PIECE = 256 << 10
 _STALLED = 300.0
 """Seconds after which a reader that takes nothing is given up."""
@@ -52,7 +53,15 @@ class Queries:
     def __init__(self, engine: Engine, pool: ThreadPoolExecutor, limits: Limits) -> None:
         self._engine = engine
         self._pool = pool
+        # Planning may wait for Spark for long, and must not keep others from being answered.
+        self._planning = ThreadPoolExecutor(_PLANNING, thread_name_prefix="http-plan")
         self.results = Results(limits)
+
+    def close(self) -> None:
+        """Begin nothing any more, and let go of all results."""
+        self._planning.shutdown(wait=False, cancel_futures=True)
+        for held in self.results.all():
+            held.close()
 
     def routes(self, prefix: str) -> list[web.RouteDef]:
         return [
@@ -168,7 +177,7 @@ class Queries:
 
     async def _begin(self, client: Client, settings: Settings, sql: str, parameters: Any) -> Held:
         loop = asyncio.get_running_loop()
-        future = loop.run_in_executor(self._pool, _start, self._engine, client, settings, sql, parameters)
+        future = loop.run_in_executor(self._planning, _start, self._engine, client, settings, sql, parameters)
         try:
             connection, execution = await asyncio.shield(future)
         except asyncio.CancelledError:

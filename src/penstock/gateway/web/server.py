@@ -152,8 +152,7 @@ class WebServer:
             self._ticking.cancel()
         if self._server is not None:
             self._server.close()
-        for held in self._queries.results.all():
-            held.close()
+        self._queries.close()
         if self._runner is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(5):
