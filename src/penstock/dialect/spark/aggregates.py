@@ -1,0 +1,357 @@
+"""Aggregates: alone, with FILTER and WITHIN GROUP, and over windows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from penstock.dialect.spark.casts import cast, coerce, plain, to_text
+from penstock.dialect.spark.core import (
+    AGGREGATES,
+    FUNCTIONS,
+    AggregateCall,
+    Context,
+    Typed,
+    aggregate,
+    refuse,
+    rule,
+)
+from penstock.dialect.spark.operators import divide, double, row, truth
+from penstock.dialect.spark.ordering import direction
+from penstock.dialect.spark.types import BOOL, FLOAT4, FLOAT8, INT4, INT8, TEXT, Type, array, decimal, numeric
+
+
+@rule(exp.AnonymousAggFunc, exp.Filter, exp.WithinGroup)
+def _aggregate(context: Context, node: exp.Expr) -> Typed:
+    return call(context, node, None)
+
+
+def call(context: Context, node: exp.Expr, over: str | None) -> Typed:
+    """An aggregate with all that hangs on it."""
+    condition: str | None = None
+    order: list[exp.Expr] = []
+    inner = node
+    while isinstance(inner, exp.Filter | exp.WithinGroup):
+        if isinstance(inner, exp.Filter):
+            condition = truth(context.expr(inner.args["expression"].this))
+        else:
+            order = inner.args["expression"].expressions
+        inner = inner.this
+    name = str(inner.name).lower()
+    found = AGGREGATES.get(name)
+    if found is None:
+        raise refuse(f"the aggregate {name} is not supported", node)
+    nodes = list(inner.expressions)
+    distinct = bool(nodes) and isinstance(nodes[0], exp.Distinct)
+    if distinct:
+        nodes = list(nodes[0].expressions)
+    if nodes and isinstance(nodes[-1], exp.Order):
+        order = nodes[-1].expressions
+        nodes[-1] = nodes[-1].this
+    if nodes and isinstance(nodes[-1], exp.Distinct):
+        distinct, nodes = True, [*nodes[:-1], *nodes[-1].expressions]
+    star = bool(nodes) and isinstance(nodes[0], exp.Star)
+    rows = row(nodes[0]) if nodes and name == "count" else None
+    args = [] if star else context.exprs(rows if rows is not None else nodes)
+    keys = tuple((context.expr(item.this), direction(item)) for item in order)
+    made = AggregateCall(context, name, args, inner, distinct, keys, condition, over)
+    if rows is not None:
+        # A row is counted even if members are NULL.
+        made = replace(made, args=[Typed(f"struct({', '.join(arg.sql for arg in args)})", Type("record"))])
+    return found(made)
+
+
+@aggregate("count")
+def _count(call: AggregateCall) -> Typed:
+    return Typed(call.wrap("count", call.args[0].sql if call.args else "*"), INT8)
+
+
+def _number(call: AggregateCall, place: int = 0) -> Typed:
+    value = call.args[place]
+    if value.type.name == "unknown":
+        value = cast(value, FLOAT8)
+    if not value.type.number:
+        raise call.refuse(f"a value of type {value.type.name} is not supported")
+    return value
+
+
+@aggregate("sum")
+def _sum(call: AggregateCall) -> Typed:
+    if call.args[0].type.name == "interval":
+        return Typed(call.wrap("sum", call.args[0].sql), call.args[0].type)
+    value = _number(call)
+    if value.type.name in ("int2", "int4"):
+        return Typed(call.wrap("sum", value.sql), INT8)
+    if value.type.name == "int8":
+        return Typed(call.wrap("sum", f"CAST({value.sql} AS DECIMAL(20,0))"), numeric(30, 0))
+    if value.type.name == "float4":
+        return Typed(f"CAST({call.wrap('sum', value.sql)} AS FLOAT)", FLOAT4)
+    kind = (
+        FLOAT8 if value.type.floating else replace(value.type, precision=min(38, value.type.precision + 10))
+    )
+    return Typed(call.wrap("sum", value.sql), kind)
+
+
+@aggregate("avg")
+def _avg(call: AggregateCall) -> Typed:
+    """A numeric's average is its sum divided by its count: Spark's own keeps only four more digits."""
+    if call.args[0].type.name == "interval":
+        return Typed(call.wrap("avg", call.args[0].sql), call.args[0].type)
+    value = _number(call)
+    if value.type.floating:
+        return Typed(call.wrap("avg", double(value)), FLOAT8)
+    total = _sum(call)
+    return divide(total.sql, decimal(total.type), call.wrap("count", value.sql), numeric(20, 0))
+
+
+@aggregate("min", "max")
+def _extreme(call: AggregateCall) -> Typed:
+    value = coerce(call.args[0], TEXT) if call.args[0].type.name == "unknown" else call.args[0]
+    if value.type.name in ("json", "jsonb", "bool", "record", "uuid", "bytea"):
+        raise call.refuse(f"there is none for {value.type.name}")
+    sql = plain(value)
+    return Typed(
+        call.wrap(call.name, sql, distinct=False), TEXT if value.type.name == "bpchar" else value.type
+    )
+
+
+@aggregate("bool_and", "bool_or", "every")
+def _truths(call: AggregateCall) -> Typed:
+    return Typed(call.wrap(call.name, truth(call.args[0]), distinct=False), BOOL)
+
+
+@aggregate("bit_and", "bit_or", "bit_xor")
+def _bits(call: AggregateCall) -> Typed:
+    if not call.args[0].type.integer:
+        raise call.refuse("integers are wanted")
+    return Typed(call.wrap(call.name, call.args[0].sql), call.args[0].type)
+
+
+@aggregate("any_value")
+def _any_value(call: AggregateCall) -> Typed:
+    return Typed(call.wrap("any_value", f"{call.args[0].sql}, true", distinct=False), call.args[0].type)
+
+
+@aggregate("stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop")
+def _spread(call: AggregateCall) -> Typed:
+    return Typed(call.wrap(call.name, double(_number(call))), FLOAT8)
+
+
+@aggregate("corr", "covar_pop", "covar_samp", "regr_avgx", "regr_avgy", "regr_count", "regr_intercept", "regr_r2",
+           "regr_slope", "regr_sxx", "regr_sxy", "regr_syy")  # fmt: skip
+def _pairs(call: AggregateCall) -> Typed:
+    call.expect(2)
+    sql = call.wrap(call.name, f"{double(_number(call))}, {double(_number(call, 1))}")
+    return Typed(sql, INT8 if call.name == "regr_count" else FLOAT8)
+
+
+@aggregate("grouping")
+def _grouping(call: AggregateCall) -> Typed:
+    parts = [
+        f"shiftleft(CAST(grouping({arg.sql}) AS INT), {len(call.args) - 1 - i})"
+        for i, arg in enumerate(call.args)
+    ]
+    return Typed(f"({' + '.join(parts)})", INT4)
+
+
+def _keys(call: AggregateCall) -> str:
+    return ", ".join(f"{key.sql} {way}" for key, way in call.order)
+
+
+@aggregate("string_agg")
+def _string_agg(call: AggregateCall) -> Typed:
+    call.expect(2)
+    value, mark = call.args
+    if value.type.name == "bytea":
+        raise call.refuse("bytea is not supported")
+    order = _keys(call)
+    if call.over and order:
+        raise call.refuse("ORDER BY over a window is not supported")
+    sql = to_text(value)
+    if call.distinct and not order and not call.over:
+        order = f"{sql} ASC NULLS LAST"
+    within = f" WITHIN GROUP (ORDER BY {order})" if order else ""
+    delimiter = to_text(mark)
+    if mark.value is None and mark.type.name == "unknown":
+        delimiter = "''"
+    return Typed(call.wrap("listagg", f"{sql}, {delimiter}", within=within), TEXT)
+
+
+@aggregate("array_agg")
+def _array_agg(call: AggregateCall) -> Typed:
+    """All values, NULLs too, in order; NULL where there is no row."""
+    call.expect(1)
+    value = coerce(call.args[0], TEXT) if call.args[0].type.name == "unknown" else call.args[0]
+    return Typed(nonempty(ordered(call, value.sql)), array(value.type))
+
+
+def nonempty(sql: str) -> str:
+    return f"nullif({sql}, array())"
+
+
+def ordered(call: AggregateCall, sql: str) -> str:
+    """The values of a group as an array, in the order that is asked for."""
+    if call.over and (call.order or call.distinct):
+        raise call.refuse("DISTINCT and ORDER BY over a window are not supported")
+    if call.distinct:
+        # PostgreSQL finds duplicates by sorting, so they come sorted.
+        way = call.order[0][1] if call.order else "ASC NULLS LAST"
+        if call.order and (len(call.order) > 1 or call.order[0][0].sql != sql):
+            raise call.refuse("with DISTINCT, ORDER BY can only name the argument")
+        values = f"array_distinct({_collected(call, sql)})"
+        return f"array_sort({values}, (l, r) -> {_comparison([('l', 'r', way)])})"
+    if not call.order:
+        return _collected(call, sql)
+    fields = ", ".join([f"{sql} AS v", *(f"{key.sql} AS k{i}" for i, (key, _) in enumerate(call.order))])
+    rows = _collected(call, f"struct({fields})")
+    ways = [(f"l.k{i}", f"r.k{i}", way) for i, (_, way) in enumerate(call.order)]
+    return f"transform(array_sort({rows}, (l, r) -> {_comparison(ways)}), s -> s.v)"
+
+
+def _collected(call: AggregateCall, sql: str) -> str:
+    text = f"array_agg({sql}) RESPECT NULLS"
+    if call.filter:
+        text = f"array_agg({sql}) FILTER (WHERE {call.filter}) RESPECT NULLS"
+    return f"{text} OVER {call.over}" if call.over else text
+
+
+def _comparison(ways: list[tuple[str, str, str]]) -> str:
+    """Which of two comes first: -1, 0 or 1."""
+    parts = []
+    for left, right, way in ways:
+        down, first = way.startswith("DESC"), way.endswith("FIRST")
+        before, after = ("-1", "1") if first else ("1", "-1")
+        less, more = ("1", "-1") if down else ("-1", "1")
+        parts.append(f"WHEN {left} IS NULL AND {right} IS NOT NULL THEN {before}")
+        parts.append(f"WHEN {left} IS NOT NULL AND {right} IS NULL THEN {after}")
+        parts.append(f"WHEN {left} < {right} THEN {less} WHEN {left} > {right} THEN {more}")
+    return f"CASE {' '.join(parts)} ELSE 0 END"
+
+
+@aggregate("percentile_cont", "percentile_disc")
+def _percentile(call: AggregateCall) -> Typed:
+    call.expect(1)
+    if len(call.order) != 1:
+        raise call.refuse("WITHIN GROUP (ORDER BY …) is wanted")
+    key, way = call.order[0]
+    share = call.args[0]
+    if share.type.name == "array":
+        raise call.refuse("an array of fractions is not supported")
+    fraction = double(share)
+    down = "DESC" if way.startswith("DESC") else "ASC"
+    if call.name == "percentile_cont":
+        if not key.type.number:
+            raise call.refuse(f"a value of type {key.type.name} is not supported")
+        within = f" WITHIN GROUP (ORDER BY {double(key)} {down})"
+        return Typed(call.wrap("percentile_cont", fraction, within=within), FLOAT8)
+    # Spark's own gives doubles: take the value itself from the sorted ones.
+    values = _collected(replace(call, order=()), key.sql)
+    present = f"filter({values}, e -> e IS NOT NULL)"
+    sort = f"sort_array({present}, {'false' if down == 'DESC' else 'true'})"
+    place = f"CAST(greatest(1, ceil({fraction} * size(a))) AS INT) - 1"
+    return Typed(f"transform(array({sort}), a -> get(a, {place}))[0]", key.type)
+
+
+@aggregate("mode")
+def _mode(call: AggregateCall) -> Typed:
+    key, way = call.order[0]
+    down = "DESC" if way.startswith("DESC") else "ASC"
+    return Typed(call.wrap("mode", "", within=f" WITHIN GROUP (ORDER BY {key.sql} {down})"), key.type)
+
+
+RANKS = {
+    "row_number": INT8, "rank": INT8, "dense_rank": INT8, "percent_rank": FLOAT8, "cume_dist": FLOAT8, "ntile": INT4,
+}  # fmt: skip
+_VALUES = ("lag", "lead", "first_value", "last_value", "nth_value")
+
+
+@rule(exp.Window)
+def _window(context: Context, node: exp.Expr) -> Typed:
+    inner: exp.Expr = node.this
+    bare = inner
+    while isinstance(bare, exp.Filter):
+        bare = bare.this
+    name = str(bare.name).lower()
+    if isinstance(bare, exp.AnonymousAggFunc):
+        return call(context, inner, _over(context, node, ranked=False))
+    if isinstance(inner, exp.Anonymous) and (name in RANKS or name in _VALUES):
+        args = context.exprs(inner.expressions)
+        over = _over(context, node, ranked=name in RANKS or name in ("lag", "lead"))
+        if name in RANKS:
+            sizes = ", ".join(f"CAST({arg.sql} AS INT)" for arg in args)
+            return Typed(f"CAST({name}({sizes}) OVER {over} AS {RANKS[name].spark})", RANKS[name])
+        return _valued(name, args, over)
+    raise refuse(f"{name} over a window is not supported", node)
+
+
+def _valued(name: str, args: list[Typed], over: str) -> Typed:
+    value = coerce(args[0], TEXT) if args[0].type.name == "unknown" else args[0]
+    rest = [arg.sql for arg in args[1:2]]
+    if len(args) > 2:
+        rest.append(coerce(args[2], value.type).sql)
+    return Typed(f"{name}({', '.join([value.sql, *rest])}) OVER {over}", value.type)
+
+
+def _over(context: Context, node: exp.Expr, *, ranked: bool) -> str:
+    """The text after OVER. A window that only names another is that one."""
+    partition, order, spec = _parts(context, node, 0)
+    parts = []
+    if partition:
+        parts.append(f"PARTITION BY {', '.join(context.expr(part).sql for part in partition)}")
+    if order:
+        keys = [f"{context.expr(item.this).sql} {direction(item)}" for item in order]
+        parts.append(f"ORDER BY {', '.join(keys)}")
+    elif ranked:
+        parts.append("ORDER BY NULL")
+    if spec is not None and not (ranked and not order):
+        parts.append(_frame(context, spec))
+    return f"({' '.join(parts)})"
+
+
+def _parts(
+    context: Context, node: exp.Expr, depth: int
+) -> tuple[list[exp.Expr], list[exp.Expr], exp.Expr | None]:
+    alias = node.args.get("alias")
+    partition = list(node.args.get("partition_by") or [])
+    order = node.args.get("order")
+    keys = list(order.expressions) if order is not None else []
+    spec = node.args.get("spec")
+    if alias is not None and depth < 10:
+        from penstock.dialect.spark.core import name_of
+
+        base = context.scope.windows.get(name_of(alias))
+        if base is None:
+            raise refuse(f'window "{alias.name}" does not exist', node, sqlstate="42704")
+        above = _parts(context, base, depth + 1)
+        partition, keys, spec = partition or above[0], keys or above[1], spec or above[2]
+    return partition, keys, spec
+
+
+def _frame(context: Context, spec: exp.Expr) -> str:
+    kind = str(spec.args.get("kind") or "RANGE").upper()
+    if kind not in ("ROWS", "RANGE") or spec.args.get("exclude") is not None:
+        exclude = spec.args.get("exclude")
+        if kind == "GROUPS" or (exclude is not None and str(exclude.name).upper() != "NO OTHERS"):
+            raise refuse("GROUPS and EXCLUDE of a window are not supported", spec)
+    ends = []
+    for end in ("start", "end"):
+        bound, side = spec.args.get(end), spec.args.get(f"{end}_side")
+        if bound is None:
+            ends.append("CURRENT ROW")
+        elif isinstance(bound, exp.Expr):
+            ends.append(f"{context.expr(bound).sql} {side}")
+        else:
+            ends.append(f"{bound} {side or ''}".strip())
+    return f"{kind} BETWEEN {ends[0]} AND {ends[1]}"
+
+
+def _alone(name: str) -> None:
+    def body(call: object) -> Typed:
+        raise refuse(f"window function {name} requires an OVER clause", sqlstate="42809")
+
+    FUNCTIONS[name] = body
+
+
+for _name in (*RANKS, *_VALUES):
+    _alone(_name)

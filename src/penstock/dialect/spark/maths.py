@@ -1,0 +1,202 @@
+"""Functions on numbers."""
+
+from __future__ import annotations
+
+from penstock.dialect.spark.casts import cast, coerce
+from penstock.dialect.spark.core import Call, Typed, function, once
+from penstock.dialect.spark.operators import arithmetic, double, power
+from penstock.dialect.spark.types import FLOAT8, INT4, Type, common, decimal, numeric
+
+
+def _number(call: Call, place: int = 0) -> Typed:
+    value = call.args[place]
+    if value.type.name == "unknown":
+        value = cast(value, FLOAT8)
+    if not value.type.number:
+        raise call.refuse(f"a number is wanted, not {value.type.name}")
+    return value
+
+
+@function("abs")
+def _abs(call: Call) -> Typed:
+    call.expect(1)
+    value = _number(call)
+    return Typed(f"abs({value.sql})", value.type)
+
+
+@function("sign")
+def _sign(call: Call) -> Typed:
+    call.expect(1)
+    value = _number(call)
+    kind = FLOAT8 if value.type.floating or value.type.integer else numeric(1, 0, exact=False)
+    return Typed(f"CAST(sign({value.sql}) AS {kind.spark})", kind)
+
+
+@function("ceil", "ceiling", "floor")
+def _whole(call: Call) -> Typed:
+    call.expect(1)
+    value = _number(call)
+    word = "floor" if call.name == "floor" else "ceil"
+    if value.type.name == "numeric":
+        return Typed(f"{word}({value.sql})", numeric(value.type.precision - value.type.scale + 1, 0))
+    # Spark gives bigints, in which a large double does not fit.
+    return Typed(
+        once(
+            Typed(double(value), FLOAT8), lambda v: f"IF(abs({v}) < 9e15D, CAST({word}({v}) AS DOUBLE), {v})"
+        ),
+        FLOAT8,
+    )
+
+
+@function("round")
+def _round(call: Call) -> Typed:
+    call.expect(1, 2)
+    value = _number(call)
+    if len(call.args) == 1:
+        if value.type.name == "numeric":
+            return Typed(f"round({value.sql}, 0)", numeric(value.type.precision - value.type.scale + 1, 0))
+        return Typed(f"rint({double(value)})", FLOAT8)
+    return _digits(call, value, "round")
+
+
+@function("trunc")
+def _trunc(call: Call) -> Typed:
+    call.expect(1, 2)
+    value = _number(call)
+    if len(call.args) == 1:
+        if value.type.name == "numeric":
+            return Typed(
+                _cut(value.sql, 0, value.type), numeric(value.type.precision - value.type.scale + 1, 0)
+            )
+        sql = once(
+            Typed(double(value), FLOAT8),
+            lambda v: f"IF(abs({v}) < 9e15D, CAST(IF({v} < 0, ceil({v}), floor({v})) AS DOUBLE), {v})",
+        )
+        return Typed(sql, FLOAT8)
+    return _digits(call, value, "trunc")
+
+
+def _digits(call: Call, value: Typed, word: str) -> Typed:
+    """To a number of digits, which must be known: the type of the answer hangs on it."""
+    places = call.args[1]
+    digits = places.value if isinstance(places.value, int) else None
+    if value.type.floating:
+        raise call.refuse("a double has no digits to cut; cast it to numeric")
+    if digits is None:
+        raise call.refuse("the number of digits must be a constant")
+    kind = decimal(value.type)
+    sql = value.sql if value.type.name == "numeric" else f"CAST({value.sql} AS {kind.spark})"
+    shown = max(0, digits)
+    made = f"round({sql}, {digits})" if word == "round" else _cut(sql, digits, kind)
+    whole = kind.precision - kind.scale + 1
+    target = numeric(whole + shown, min(shown, 38 - whole) if whole < 38 else 0)
+    return Typed(f"CAST({made} AS {target.spark})", target)
+
+
+def _cut(sql: str, digits: int, kind: Type) -> str:
+    """Towards zero: round the value after it was moved half a step back."""
+    if digits >= kind.scale:
+        return sql
+    floor = f"floor({{0}}, {digits})"
+    return once(Typed(sql, kind), lambda v: f"IF({v} < 0, -{floor.format(f'(-{v})')}, {floor.format(v)})")
+
+
+@function("mod")
+def _mod(call: Call) -> Typed:
+    call.expect(2)
+    return arithmetic("%", _number(call), _number(call, 1), call.node)
+
+
+@function("div")
+def _div(call: Call) -> Typed:
+    call.expect(2)
+    a, b = _number(call), _number(call, 1)
+    if a.type.floating or b.type.floating:
+        raise call.refuse("numerics are wanted")
+    return Typed(f"CAST({a.sql} DIV {b.sql} AS DECIMAL(38,0))", numeric(38, 0))
+
+
+@function("power", "pow")
+def _power(call: Call) -> Typed:
+    call.expect(2)
+    return power(_number(call), _number(call, 1))
+
+
+@function("sqrt", "cbrt", "exp", "ln", "sin", "cos", "tan", "cot", "asin", "acos", "atan", "sinh", "cosh", "tanh",
+          "asinh", "acosh", "atanh", "degrees", "radians")  # fmt: skip
+def _double(call: Call) -> Typed:
+    call.expect(1)
+    value = double(_number(call))
+    checks = {
+        "sqrt": ("{v} < 0", "cannot take square root of a negative number"),
+        "ln": ("{v} <= 0", "cannot take logarithm of zero or a negative number"),
+        "asin": ("abs({v}) > 1", "input is out of range"),
+        "acos": ("abs({v}) > 1", "input is out of range"),
+    }
+    if call.name in checks:
+        test, what = checks[call.name]
+        sql = once(
+            Typed(value, FLOAT8),
+            lambda v: f"IF({test.format(v=v)}, CAST(raise_error('{what}') AS DOUBLE), {call.name}({v}))",
+        )
+        return Typed(sql, FLOAT8)
+    return Typed(f"{call.name}({value})", FLOAT8)
+
+
+@function("atan2")
+def _atan2(call: Call) -> Typed:
+    call.expect(2)
+    return Typed(f"atan2({double(_number(call))}, {double(_number(call, 1))})", FLOAT8)
+
+
+@function("pi")
+def _pi(call: Call) -> Typed:
+    call.expect(0)
+    return Typed("pi()", FLOAT8)
+
+
+@function("log", "log10")
+def _log(call: Call) -> Typed:
+    call.expect(1, 2)
+    if len(call.args) == 2:
+        a, b = (double(_number(call, i)) for i in (0, 1))
+        test = f"{a} <= 0 OR {b} <= 0"
+        inner = f"log({a}, {b})"
+    else:
+        a = double(_number(call))
+        test, inner = f"{a} <= 0", f"log10({a})"
+    return Typed(
+        f"IF({test}, CAST(raise_error('cannot take logarithm of zero or a negative number') AS DOUBLE), {inner})",
+        FLOAT8,
+    )
+
+
+@function("factorial")
+def _factorial(call: Call) -> Typed:
+    call.expect(1)
+    value = coerce(call.args[0], INT4).sql
+    sql = f"IF({value} BETWEEN 0 AND 20, factorial(CAST({value} AS INT)), CAST(raise_error('factorial is out of range') AS BIGINT))"
+    return Typed(f"CAST({sql} AS DECIMAL(20,0))", numeric(20, 0))
+
+
+@function("gcd", "lcm")
+def _gcd(call: Call) -> Typed:
+    """Euclid's steps: 90 are enough for 64 bits."""
+    call.expect(2)
+    kind = common([call.args[0].type, call.args[1].type])
+    if not kind.integer:
+        raise call.refuse("integers are wanted")
+    a, b = (f"CAST({arg.sql} AS BIGINT)" for arg in call.args)
+    steps = "aggregate(sequence(1, 92), struct(abs({a}) AS x, abs({b}) AS y), (s, i) -> IF(s.y = 0, s, struct(s.y AS x, s.x % s.y AS y)), s -> s.x)"
+    sql = steps.format(a=a, b=b)
+    if call.name == "lcm":
+        sql = f"IF({a} = 0 OR {b} = 0, 0L, abs({a} DIV {sql} * {b}))"
+    return Typed(f"CAST({sql} AS {kind.spark})", kind)
+
+
+@function("width_bucket")
+def _width_bucket(call: Call) -> Typed:
+    call.expect(4)
+    a, low, high = (double(_number(call, i)) for i in range(3))
+    count = coerce(call.args[3], INT4).sql
+    return Typed(f"CAST(width_bucket({a}, {low}, {high}, {count}) AS INT)", INT4)

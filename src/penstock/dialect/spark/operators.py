@@ -1,0 +1,338 @@
+"""Operators on numbers, texts and truth values."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from sqlglot import exp
+
+from penstock.dialect.spark import moments
+from penstock.dialect.spark.casts import cast, coerce, json_text, plain, to_text, unify
+from penstock.dialect.spark.core import Context, Typed, refuse, rule
+from penstock.dialect.spark.literals import date
+from penstock.dialect.spark.types import BOOL, FLOAT8, NUMERIC, TEXT, Type, common, decimal, numeric
+
+_SIGNS: dict[type[exp.Expr], str] = {
+    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%",
+    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
+    exp.NullSafeEQ: "<=>", exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "^",
+}  # fmt: skip
+
+
+@rule(exp.Paren)
+def _paren(context: Context, node: exp.Expr) -> Typed:
+    return context.expr(node.this)
+
+
+@rule(exp.And, exp.Or)
+def _logic(context: Context, node: exp.Expr) -> Typed:
+    word = "AND" if isinstance(node, exp.And) else "OR"
+    parts = [truth(context.expr(part)) for part in node.flatten()]
+    return Typed(f"({f' {word} '.join(parts)})", BOOL)
+
+
+@rule(exp.Not)
+def _not(context: Context, node: exp.Expr) -> Typed:
+    return Typed(f"(NOT {truth(context.expr(node.this))})", BOOL)
+
+
+def truth(value: Typed) -> str:
+    """A condition."""
+    return coerce(value, BOOL).sql
+
+
+@rule(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
+def _arithmetic(context: Context, node: exp.Expr) -> Typed:
+    left, right = context.expr(node.this), context.expr(node.args["expression"])
+    return arithmetic(_SIGNS[type(node)], left, right, node)
+
+
+def arithmetic(sign: str, left: Typed, right: Typed, node: exp.Expr | None = None) -> Typed:
+    """``left sign right`` by PostgreSQL's rules."""
+    found = moments.arithmetic(sign, left, right)
+    if found is not None:
+        return found
+    if left.type.name == "unknown" and right.type.number:
+        left = coerce(left, right.type)
+    elif right.type.name == "unknown" and left.type.number:
+        right = coerce(right, left.type)
+    if not left.type.number or not right.type.number:
+        raise refuse(f"operator {left.type.name} {sign} {right.type.name} is not supported", node, sqlstate="42883"
+               if "any" not in (left.type.name, right.type.name) else "0A000")  # fmt: skip
+    kind = common([left.type, right.type])
+    if kind.integer:
+        if sign == "/":
+            return Typed(f"CAST({left.sql} DIV {right.sql} AS {kind.spark})", kind)
+        return Typed(_fits(f"({left.sql} {sign} {right.sql})", left, right, kind), kind)
+    if kind.floating:
+        return Typed(f"({double(left, kind)} {sign} {double(right, kind)})", kind)
+    return _decimals(sign, left, right)
+
+
+def _fits(sql: str, left: Typed, right: Typed, kind: Type) -> str:
+    # Spark's literals are at least integers; so is what comes of smallint and such a literal in PostgreSQL.
+    del left, right, kind
+    return sql
+
+
+def double(value: Typed, kind: Type = FLOAT8) -> str:
+    return value.sql if value.type == kind else f"CAST({value.sql} AS {kind.spark})"
+
+
+def _decimals(sign: str, left: Typed, right: Typed) -> Typed:
+    a, b = decimal(left.type), decimal(right.type)
+    if isinstance(left.value, int):
+        a = numeric(len(str(abs(left.value))), 0)
+    if isinstance(right.value, int):
+        b = numeric(len(str(abs(right.value))), 0)
+    exact = a.exact and b.exact
+    if sign == "*":
+        scale = a.scale + b.scale
+        whole = a.precision - a.scale + b.precision - b.scale + 1
+        fits = whole + scale <= 38
+        kept = scale if fits else max(38 - whole, min(scale, 6))
+        kind = numeric(whole + kept, kept, exact=exact and kept == scale)
+        return Typed(f"({left.sql} * {right.sql})", kind)
+    if sign == "/":
+        # A divisor of full precision gives the quotient all the digits that are left.
+        return divide(left.sql, a, right.sql, b)
+    scale = max(a.scale, b.scale)
+    whole = max(a.precision - a.scale, b.precision - b.scale) + (sign != "%")
+    kept = scale if whole + scale <= 38 else max(38 - whole, min(scale, 6))
+    return Typed(
+        f"({left.sql} {sign} {right.sql})", numeric(whole + kept, kept, exact=exact and kept == scale)
+    )
+
+
+def divide(left: str, a: Type, right: str, b: Type) -> Typed:
+    """A quotient of decimals. PostgreSQL gives sixteen digits or more; so does this."""
+    whole = a.precision - a.scale + b.scale
+    scale = 38 - whole
+    sql = f"(CAST({left} AS {a.spark}) / CAST({right} AS DECIMAL(38,{b.scale})))"
+    if scale > 20:
+        kind = numeric(whole + 20, 20, exact=False)
+        return Typed(f"CAST({sql} AS {kind.spark})", kind)
+    if scale >= 16:
+        return Typed(sql, numeric(38, scale, exact=False))
+    return _wide(left, a, right, b)
+
+
+def _wide(left: str, a: Type, right: str, b: Type) -> Typed:
+    """Types so wide that Spark would keep only six digits: values are mostly smaller than their types."""
+    kind = numeric(38, 18, exact=False)
+    places = min(b.scale, 6)
+    digits = 20 - places
+    narrow = f"DECIMAL({min(38, digits + a.scale)},{min(a.scale, 38 - digits)})"
+
+    def body(x: str, y: str) -> str:
+        small = f"abs({x}) < 1{'0' * digits}BD"
+        if b.scale > places:
+            small += f" AND {y} = CAST({y} AS DECIMAL(38,{places}))"
+        quotient = f"CAST({x} AS {narrow}) / CAST({y} AS DECIMAL(38,{places}))"
+        rough = f"CAST({x} AS DOUBLE) / CAST({y} AS DOUBLE)"
+        return f"IF({small}, CAST({quotient} AS {kind.spark}), CAST({rough} AS {kind.spark}))"
+
+    if len(left) + len(right) < 400:
+        return Typed(body(left, right), kind)
+    pair = f"array(struct({left} AS a, {right} AS b))"
+    return Typed(f"transform({pair}, d -> {body('d.a', 'd.b')})[0]", kind)
+
+
+@rule(exp.Neg)
+def _negative(context: Context, node: exp.Expr) -> Typed:
+    value = context.expr(node.this)
+    if isinstance(value.value, int) and value.type.integer:
+        if value.value == 2**31 and value.type.name == "int8":
+            return Typed("(-2147483648)", Type("int4"), -value.value)
+        return Typed(f"(-{value.sql})", value.type, -value.value)
+    if value.type.name == "interval":
+        return moments.negative(value)
+    if value.type.name == "unknown":
+        value = cast(value, FLOAT8)
+    return Typed(f"(-{value.sql})", value.type)
+
+
+@rule(exp.Pow)
+def _power(context: Context, node: exp.Expr) -> Typed:
+    return power(context.expr(node.this), context.expr(node.args["expression"]))
+
+
+def power(base: Typed, exponent: Typed) -> Typed:
+    """PostgreSQL has it for numeric and for double; whole powers of decimals are exact in neither Spark nor here."""
+    return Typed(f"power({double(base)}, {double(exponent)})", FLOAT8)
+
+
+@rule(exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor)
+def _bits(context: Context, node: exp.Expr) -> Typed:
+    left, right = context.expr(node.this), context.expr(node.args["expression"])
+    kind = common([left.type, right.type])
+    if not kind.integer:
+        raise refuse("operators on bits are supported for integers", node)
+    return Typed(f"({left.sql} {_SIGNS[type(node)]} {right.sql})", kind)
+
+
+@rule(exp.BitwiseLeftShift, exp.BitwiseRightShift)
+def _shift(context: Context, node: exp.Expr) -> Typed:
+    left, right = context.expr(node.this), context.expr(node.args["expression"])
+    if not left.type.integer or not right.type.integer:
+        raise refuse("operators on bits are supported for integers", node)
+    word = "shiftleft" if isinstance(node, exp.BitwiseLeftShift) else "shiftright"
+    return Typed(f"{word}({left.sql}, CAST({right.sql} AS INT))", left.type)
+
+
+@rule(exp.BitwiseNot)
+def _inverted(context: Context, node: exp.Expr) -> Typed:
+    value = context.expr(node.this)
+    if not value.type.integer:
+        raise refuse("operators on bits are supported for integers", node)
+    return Typed(f"(~{value.sql})", value.type)
+
+
+@rule(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+def _comparison(context: Context, node: exp.Expr) -> Typed:
+    right = node.args["expression"]
+    sign = _SIGNS.get(type(node), "<=>")
+    if isinstance(right, exp.Any | exp.All):
+        from penstock.dialect.spark.membership import quantified
+
+        return quantified(context, node.this, sign, right)
+    rows = row(node.this), row(right)
+    if rows[0] is not None and rows[1] is not None:
+        found = _rows(context, sign, rows[0], rows[1], node)
+    else:
+        found = compare(sign, context.expr(node.this), context.expr(right), node)
+    return Typed(f"(NOT {found.sql})", BOOL) if isinstance(node, exp.NullSafeNEQ) else found
+
+
+def row(node: exp.Expr) -> list[exp.Expr] | None:
+    """The members of a row, if that is what is written."""
+    if isinstance(node, exp.Tuple) or (isinstance(node, exp.Anonymous) and node.name.lower() == "row"):
+        return list(node.expressions)
+    return None
+
+
+def _rows(context: Context, sign: str, left: list[exp.Expr], right: list[exp.Expr], node: exp.Expr) -> Typed:
+    if len(left) != len(right):
+        raise refuse("rows of different sizes cannot be compared", node, sqlstate="42601")
+    pairs = list(zip(context.exprs(left), context.exprs(right), strict=True))
+    if sign in ("=", "<=>"):
+        parts = [compare(sign, a, b, node).sql for a, b in pairs]
+        return Typed(f"({' AND '.join(parts)})", BOOL)
+    if sign == "<>":
+        return Typed(f"({' OR '.join(compare('<>', a, b, node).sql for a, b in pairs)})", BOOL)
+    sql = compare(sign, *pairs[-1], node).sql
+    for a, b in reversed(pairs[:-1]):
+        sql = f"({compare(sign[0], a, b, node).sql} OR ({compare('=', a, b, node).sql} AND {sql}))"
+    return Typed(sql, BOOL)
+
+
+def compare(sign: str, left: Typed, right: Typed, node: exp.Expr | None = None) -> Typed:
+    """``left sign right``, with both given the type in which PostgreSQL compares them."""
+    left, right = _midnight(left, right), _midnight(right, left)
+    if left.type.name in ("json", "jsonb") or right.type.name in ("json", "jsonb"):
+        raise refuse("json cannot be compared", node, hint="Compare what ->> gives.")
+    both, kind = unify([left, right])
+    if kind.name == "bpchar":
+        both = [Typed(plain(value), TEXT) for value in both]
+    if kind.name == "numeric":
+        # Spark compares decimals of different scales exactly by itself.
+        both = [left if left.type.number else both[0], right if right.type.number else both[1]]
+    return Typed(f"({both[0].sql} {sign} {both[1].sql})", BOOL)
+
+
+def _midnight(value: Typed, other: Typed) -> Typed:
+    """A timestamp that is a whole day is compared with a date as a date: Spark can then skip files by it."""
+    if (
+        other.type.name == "date"
+        and value.type.name == "timestamp"
+        and isinstance(value.value, dt.datetime)
+        and value.value.time() == dt.time()
+    ):
+        return date(value.value)
+    return value
+
+
+@rule(exp.DPipe)
+def _concat(context: Context, node: exp.Expr) -> Typed:
+    left, right = context.expr(node.this), context.expr(node.args["expression"])
+    kinds = (left.type.name, right.type.name)
+    if "array" in kinds:
+        from penstock.dialect.spark.arrays import joined
+
+        return joined(left, right)
+    if "jsonb" in kinds:
+        raise refuse("|| of jsonb is not supported", node)
+    if "bytea" in kinds:
+        return Typed(
+            f"concat({coerce(left, Type('bytea')).sql}, {coerce(right, Type('bytea')).sql})", Type("bytea")
+        )
+    if "any" in kinds:
+        raise refuse(
+            "|| of a value whose type is not known here is not supported", node, hint="Cast it: x::text."
+        )
+    return Typed(f"concat({to_text(left)}, {to_text(right)})", TEXT)
+
+
+@rule(exp.Is)
+def _is(context: Context, node: exp.Expr) -> Typed:
+    what = node.args["expression"]
+    negate = "NOT " if node.args.get("negate") else ""
+    members = row(node.this)
+    if members is not None and isinstance(what, exp.Null):
+        parts = [f"({value.sql} IS {negate}NULL)" for value in context.exprs(members)]
+        return Typed(f"({' AND '.join(parts)})", BOOL)
+    value = context.expr(node.this)
+    if isinstance(what, exp.Null):
+        return Typed(f"({json_text(value) if not value.sql else value.sql} IS {negate}NULL)", BOOL)
+    if isinstance(what, exp.Boolean):
+        return Typed(f"({truth(value)} IS {negate}{'TRUE' if what.this else 'FALSE'})", BOOL)
+    raise refuse("this IS test is not supported", node)
+
+
+@rule(exp.Between)
+def _between(context: Context, node: exp.Expr) -> Typed:
+    value, low, high = (context.expr(node.args[part]) for part in ("this", "low", "high"))
+    straight = f"({compare('>=', value, low).sql} AND {compare('<=', value, high).sql})"
+    if not node.args.get("symmetric"):
+        return Typed(straight, BOOL)
+    return Typed(
+        f"({straight} OR ({compare('>=', value, high).sql} AND {compare('<=', value, low).sql}))", BOOL
+    )
+
+
+@rule(exp.Case)
+def _case(context: Context, node: exp.Expr) -> Typed:
+    subject = context.expr(node.this) if node.this is not None else None
+    branches = node.args["ifs"]
+    default = node.args.get("default")
+    values = [context.expr(branch.args["true"]) for branch in branches]
+    values.append(context.expr(default) if default is not None else Typed("NULL", Type("unknown")))
+    given, kind = unify(values)
+    parts = []
+    for branch, value in zip(branches, given, strict=False):
+        test = context.expr(branch.this)
+        condition = compare("=", subject, test).sql if subject is not None else truth(test)
+        parts.append(f"WHEN {condition} THEN {value.sql}")
+    return Typed(f"(CASE {' '.join(parts)} ELSE {given[-1].sql} END)", kind)
+
+
+@rule(exp.Collate)
+def _collate(context: Context, node: exp.Expr) -> Typed:
+    if str(node.args["expression"].name).lower() not in ("c", "posix", "default", "ucs_basic", "c.utf-8"):
+        raise refuse('only the collation "C" is supported: Spark compares bytes', node)
+    return context.expr(node.this)
+
+
+@rule(exp.Abs)
+def _abs(context: Context, node: exp.Expr) -> Typed:
+    value = context.expr(node.this)
+    return Typed(f"abs({value.sql})", value.type)
+
+
+@rule(exp.Sqrt, exp.Cbrt)
+def _roots(context: Context, node: exp.Expr) -> Typed:
+    word = "sqrt" if isinstance(node, exp.Sqrt) else "cbrt"
+    value = context.expr(node.this)
+    if value.type == NUMERIC or value.type.number:
+        return Typed(f"{word}({double(value)})", FLOAT8)
+    raise refuse("roots are of numbers", node)

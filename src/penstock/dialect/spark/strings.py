@@ -1,0 +1,260 @@
+"""Functions on texts."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from penstock.dialect.spark.casts import coerce, to_text
+from penstock.dialect.spark.core import Call, Context, Typed, function, once, refuse, rule, text
+from penstock.dialect.spark.functions import texts
+from penstock.dialect.spark.types import BOOL, BYTEA, INT4, TEXT
+
+
+@function("lower", "upper")
+def _case(call: Call) -> Typed:
+    call.expect(1)
+    return Typed(f"{call.name}({texts(call)[0]})", TEXT)
+
+
+@function("reverse")
+def _reverse(call: Call) -> Typed:
+    call.expect(1)
+    return Typed(f"reverse({texts(call)[0]})", TEXT)
+
+
+@function("replace", "translate")
+def _replace(call: Call) -> Typed:
+    call.expect(3)
+    value, old, new = texts(call)
+    if call.name == "replace":
+        return Typed(f"IF({new} IS NULL, NULL, replace({value}, {old}, {new}))", TEXT)
+    return Typed(f"translate({value}, {old}, {new})", TEXT)
+
+
+@function("initcap")
+def _initcap(call: Call) -> Typed:
+    """Words begin after whatever is no letter or digit, not only after blanks."""
+    call.expect(1)
+    words = (
+        f"regexp_extract_all(lower({texts(call)[0]}), '[\\\\p{{L}}\\\\p{{N}}]+|[^\\\\p{{L}}\\\\p{{N}}]+', 0)"
+    )
+    return Typed(f"array_join(transform({words}, w -> concat(upper(left(w, 1)), substring(w, 2))), '')", TEXT)
+
+
+@function("length", "char_length", "character_length")
+def _length(call: Call) -> Typed:
+    call.expect(1)
+    value = call.args[0]
+    if value.type.name == "bytea":
+        return Typed(f"octet_length({value.sql})", INT4)
+    return Typed(f"char_length({texts(call)[0]})", INT4)
+
+
+@function("octet_length", "bit_length")
+def _octets(call: Call) -> Typed:
+    call.expect(1)
+    value = call.args[0]
+    return Typed(
+        f"{call.name}({value.sql if value.type.name in ('bytea', 'bpchar') else texts(call)[0]})", INT4
+    )
+
+
+@function("left", "right")
+def _ends(call: Call) -> Typed:
+    """A negative count leaves out that many at the other end."""
+    call.expect(2)
+    value, count = texts(call, count=1)[0], coerce(call.args[1], INT4)
+    if isinstance(count.value, int) and count.value >= 0:
+        return Typed(f"{call.name}({value}, {count.sql})", TEXT)
+
+    def body(v: str) -> str:
+        keep = f"IF({count.sql} < 0, greatest(0, char_length({v}) + {count.sql}), {count.sql})"
+        if call.name == "left":
+            return f"substring({v}, 1, {keep})"
+        return f"substring({v}, greatest(1, char_length({v}) - {keep} + 1), {keep})"
+
+    return Typed(once(Typed(value, TEXT), body), TEXT)
+
+
+@function("lpad", "rpad")
+def _pad(call: Call) -> Typed:
+    call.expect(2, 3)
+    value = texts(call, count=1)[0]
+    size = coerce(call.args[1], INT4).sql
+    fill = coerce(call.args[2], TEXT).sql if len(call.args) == 3 else "' '"
+    return Typed(f"{call.name}({value}, greatest(0, {size}), {fill})", TEXT)
+
+
+@function("repeat")
+def _repeat(call: Call) -> Typed:
+    call.expect(2)
+    return Typed(f"repeat({texts(call, count=1)[0]}, {coerce(call.args[1], INT4).sql})", TEXT)
+
+
+@function("btrim", "ltrim", "rtrim")
+def _trims(call: Call) -> Typed:
+    call.expect(1, 2)
+    value = call.args[0]
+    if value.type.name == "bytea":
+        raise call.refuse("bytea is not supported")
+    sides = {"btrim": "BOTH", "ltrim": "LEADING", "rtrim": "TRAILING"}
+    what = texts(call)
+    return Typed(f"trim({sides[call.name]} {what[1] if len(what) > 1 else text(' ')} FROM {what[0]})", TEXT)
+
+
+@rule(exp.Trim)
+def _trim(context: Context, node: exp.Expr) -> Typed:
+    side = node.args.get("position") or "BOTH"
+    value = to_text(_textual(context.expr(node.this), node))
+    if node.args.get("collation"):
+        raise refuse("this form of trim is not supported", node)
+    what = node.args.get("expression")
+    return Typed(
+        f"trim({side} {to_text(_textual(context.expr(what), node)) if what is not None else text(' ')} FROM {value})",
+        TEXT,
+    )
+
+
+def _textual(value: Typed, node: exp.Expr) -> Typed:
+    if value.type.textual or value.type.name in ("unknown", "any"):
+        return value
+    raise refuse(f"a value of type {value.type.name} where a text is wanted", node, sqlstate="42883")
+
+
+@rule(exp.Substring)
+def _substring(context: Context, node: exp.Expr) -> Typed:
+    value = context.expr(node.this)
+    start, length = node.args.get("start"), node.args.get("length")
+    args = [value, context.expr(start)] + ([context.expr(length)] if length is not None else [])
+    return substring(Call(context, "substring", args, node))
+
+
+@function("substr", "substring")
+def substring(call: Call) -> Typed:
+    """By places from 1, where those before the first count too; or by a pattern."""
+    call.expect(2, 3)
+    value, start = call.args[0], call.args[1]
+    if start.type.textual or start.type.name == "unknown":
+        from penstock.dialect.spark.patterns import extract
+
+        if len(call.args) == 3:
+            raise call.refuse("the form of SQL with an escape is not supported")
+        return Typed(extract(call, texts(call, count=1)[0], start), TEXT)
+    if not start.type.integer:
+        raise call.refuse("the start must be an integer")
+    kind = BYTEA if value.type.name == "bytea" else TEXT
+    sql = value.sql if kind == BYTEA else texts(call, count=1)[0]
+    first = start.sql
+    if len(call.args) == 2:
+        return Typed(f"substring({sql}, greatest(1, {first}))", kind)
+    size = coerce(call.args[2], INT4)
+    if isinstance(start.value, int) and start.value >= 1 and isinstance(size.value, int) and size.value >= 0:
+        return Typed(f"substring({sql}, {first}, {size.sql})", kind)
+    checked = (
+        f"IF({size.sql} < 0, CAST(raise_error('negative substring length not allowed') AS INT), {size.sql})"
+    )
+    return Typed(
+        f"substring({sql}, greatest(1, {first}), greatest(0, {checked} + least(0, {first} - 1)))", kind
+    )
+
+
+@rule(exp.StrPosition)
+def _position(context: Context, node: exp.Expr) -> Typed:
+    value, part = context.expr(node.this), context.expr(node.args["substr"])
+    return Typed(f"instr({to_text(_textual(value, node))}, {to_text(_textual(part, node))})", INT4)
+
+
+@function("strpos")
+def _strpos(call: Call) -> Typed:
+    call.expect(2)
+    value, part = texts(call)
+    return Typed(f"instr({value}, {part})", INT4)
+
+
+@rule(exp.Overlay)
+def _overlay(context: Context, node: exp.Expr) -> Typed:
+    value = to_text(_textual(context.expr(node.this), node))
+    new = to_text(_textual(context.expr(node.args["expression"]), node))
+    start = context.expr(node.args["from_"])
+    size = node.args.get("for_")
+    length = context.expr(size).sql if size is not None else f"char_length({new})"
+    return Typed(f"overlay({value} PLACING {new} FROM {start.sql} FOR {length})", TEXT)
+
+
+@function("split_part")
+def _split_part(call: Call) -> Typed:
+    call.expect(3)
+    value, mark = texts(call, count=2)
+    place = coerce(call.args[2], INT4).sql
+    return Typed(
+        f"IF({mark} = '', IF({place} IN (1, -1), {value}, ''), split_part({value}, {mark}, {place}))", TEXT
+    )
+
+
+@function("concat")
+def _concat(call: Call) -> Typed:
+    parts = [f"coalesce({to_text(arg)}, '')" if arg.value is None else to_text(arg) for arg in call.args]
+    return Typed(f"concat({', '.join(parts)})", TEXT)
+
+
+@function("concat_ws")
+def _concat_ws(call: Call) -> Typed:
+    if len(call.args) < 2:
+        raise call.refuse("at least two arguments are wanted")
+    return Typed(
+        f"concat_ws({', '.join([texts(call, count=1)[0], *(to_text(arg) for arg in call.args[1:])])})", TEXT
+    )
+
+
+@function("chr")
+def _chr(call: Call) -> Typed:
+    call.expect(1)
+    # Spark's own takes the number modulo 256.
+    number = coerce(call.args[0], INT4).sql
+    return Typed(f"decode(unhex(lpad(hex({number}), 8, '0')), 'UTF-32')", TEXT)
+
+
+@function("ascii")
+def _ascii(call: Call) -> Typed:
+    call.expect(1)
+    return Typed(f"ascii({texts(call)[0]})", INT4)
+
+
+@function("to_hex")
+def _to_hex(call: Call) -> Typed:
+    call.expect(1)
+    value = call.args[0]
+    if not value.type.integer:
+        raise call.refuse("an integer is wanted")
+    if value.type.name == "int8":
+        return Typed(f"lower(hex({value.sql}))", TEXT)
+    return Typed(f"lower(hex(CAST({value.sql} AS BIGINT) & 4294967295L))", TEXT)
+
+
+@function("starts_with")
+def _starts_with(call: Call) -> Typed:
+    call.expect(2)
+    value, part = texts(call)
+    return Typed(f"startswith({value}, {part})", BOOL)
+
+
+@function("quote_literal")
+def _quote_literal(call: Call) -> Typed:
+    raise call.refuse("quoting is for statements, which are not built here")
+
+
+@function("string_to_array")
+def _string_to_array(call: Call) -> Typed:
+    from penstock.dialect.spark.types import array
+
+    call.expect(2, 3)
+    value = texts(call, count=1)[0]
+    mark = call.args[1].value
+    if not isinstance(mark, str):
+        raise call.refuse("the delimiter must be a literal")
+    pattern = text("\\Q" + mark + "\\E")
+    pieces = f"split({value}, {pattern})" if mark else f"array({value})"
+    sql = f"IF({value} = '', CAST(array() AS ARRAY<STRING>), {pieces})"
+    if len(call.args) == 3:
+        sql = f"transform({sql}, e -> nullif(e, {texts(call)[2]}))"
+    return Typed(sql, array(TEXT))
