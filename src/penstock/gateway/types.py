@@ -260,5 +260,5 @@ def pg_ddl(type: pa.DataType) -> str:  # noqa: A002
     inner = element(oid)
     name = _BY_OID[oid if inner is None else inner].name
     if typmod >= 0:
-        name += "({},{})".format(*_precision(typmod))
+        name += f"({typmod - _TYPMOD_HEADER >> 16},{typmod - _TYPMOD_HEADER & 0x7FF})"
     return name if inner is None else f"{name}[]"

@@ -128,7 +128,8 @@ def _numeric(text: str) -> Decimal:
         raise out_of_range("numeric", text) from None
     if abs(number.adjusted()) > _LONGEST_NUMBER:
         raise out_of_range("numeric", text)
-    return number
+    # Without an exponent, as PostgreSQL keeps it.
+    return Decimal(f"{number:f}")
 
 
 def _bytea(text: str) -> bytes:
