@@ -142,8 +142,9 @@ def test_what_others_wrote_into_the_catalog(place: Place, rows: Rows) -> None:
         ("t", Kind.TABLE, f"CREATE TABLE t USING parquet LOCATION '{place.data}/t'"),
         ("v", Kind.VIEW, "CREATE VIEW v AS SELECT max(id) AS m FROM t"),
         ("odd", Kind.VIEW, "CREATE VIEW odd AS SELECT FROM WHERE"),
+        ("out", Kind.SINK, "CREATE SINK out FROM t"),
     ):
-        needs = ("t",) if name == "v" else ()
+        needs = ("t",) if name in ("v", "out") else ()
         catalog.change(Create(Statement(name, kind, text, needs)))
     tables = place.tables()
     assert rows(tables, "v") == [(1,)]
@@ -152,4 +153,5 @@ def test_what_others_wrote_into_the_catalog(place: Place, rows: Rows) -> None:
     say(tables, "CREATE OR REPLACE VIEW v AS SELECT min(id) AS m FROM t")
     assert rows(tables, "v") == [(0,)]
     say(tables, "DROP VIEW v, odd")
-    assert [entry.name for entry in catalog.head().entries] == ["words", "t"]
+    refused("2BP01", lambda: say(tables, "DROP TABLE t CASCADE"), "sink out depends on it")
+    assert [entry.name for entry in catalog.head().entries] == ["words", "t", "out"]

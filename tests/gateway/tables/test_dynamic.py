@@ -15,11 +15,16 @@ from penstock.config import TableConfig
 from penstock.errors import SqlError
 from penstock.gateway.base import User
 from penstock.gateway.tables import Provider, arrow_files
+from penstock.gateway.tables.checkpoint import Saved
+from penstock.ranges import Range
+from penstock.runner import runs
+from penstock.runner.manifests import SavedTable
 from penstock.streams import registry
 from penstock.streams.sinks.base import Target
 from penstock.streams.sinks.parquet import ParquetSink
 from tests.gateway.tables.conftest import ADMIN, READER, Place, numbers, say
 from tests.gateway.tables.test_catalog import refused, until
+from tests.runner import trades
 from tests.runner.conftest import RUN, opened
 from tests.streams.sinks.support import Bench, Sale, number
 
@@ -35,10 +40,14 @@ class Members(Provider):
     schema = "sys"
 
     def tables(self) -> Mapping[str, pa.Schema]:
-        return {"me": pa.schema([("name", pa.string()), ("since", pa.timestamp("us", "UTC"))])}
+        return {
+            "none": pa.schema([("x", pa.uint32())]),
+            "me": pa.schema([("name", pa.string()), ("since", pa.timestamp("us", "UTC"))]),
+        }
 
     def rows(self, name: str, user: User) -> pa.Table:
-        assert name == "me"
+        if name == "none":
+            return self.tables()[name].empty_table()
         return pa.table({"name": [user.name], "since": [None]}, schema=self.tables()[name])
 
 
@@ -72,6 +81,10 @@ def test_a_run_is_a_schema_and_its_checkpoints_can_be_looked_into(
         assert saved[0] == saved[1] > 0
         by_name = tables.function("checkpoint", [RUN, "enrich"], ADMIN)
         assert by_name.columns == crashed.columns
+        run = runs.load(running.store, RUN)
+        unsaved = SavedTable(trades.Trades.input_schema(), input="trades")
+        scanned = Saved(run, "trades", ((Range(10, 20), unsaved), (Range(30, 31), unsaved)))
+        assert scanned.frame(spark, running.store).count() == 11
         refused("42704", lambda: tables.function("checkpoint", ["nope", "0"], ADMIN), RUN)
         refused("42704", lambda: tables.function("checkpoint", [RUN, "nope"], ADMIN), "enrich")
         refused("02000", lambda: tables.function("checkpoint", [RUN, "2"], ADMIN))
@@ -101,7 +114,12 @@ def test_system_tables_tell_each_user_what_is_theirs(place: Place, rows: Rows) -
     tables = place.tables(providers=[Members()])
     say(tables, "CREATE VIEW who AS SELECT upper(name) AS name FROM sys.me")
     assert rows(tables, "sys", "me") == [("ann", None)] and rows(tables, "who", user=READER) == [("RITA",)]
-    assert [(i.schema, i.kind) for i in tables.listed(READER)] == [("public", "view"), ("sys", "system")]
+    assert [(i.schema, i.kind) for i in tables.listed(READER)] == [
+        ("public", "view"),
+        ("sys", "system"),
+        ("sys", "system"),
+    ]
+    assert rows(tables, "sys", "none") == []
     refused("42501", lambda: say(tables, "DROP VIEW sys.me"))
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from penstock.config import TableConfig
 from penstock.errors import SqlError
+from penstock.gateway.tables import arrow_files
 from penstock.gateway.tables.paths import Roots
 from tests.gateway.tables.conftest import ADMIN, Place, numbers, say
 
@@ -20,7 +21,7 @@ Rows = Callable[..., list[tuple[Any, ...]]]
 THREE = [(0, "n0"), (1, "n1"), (2, "n2")]
 
 
-def test_every_format(place: Place, rows: Rows) -> None:
+def test_every_format(place: Place, rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     data, table = place.data, numbers(3)
     place.write("p/x=1/a.parquet")
     place.write("p/x=2/b.parquet")
@@ -31,9 +32,9 @@ def test_every_format(place: Place, rows: Rows) -> None:
     pyarrow.orc.write_table(table, data / "o.orc")
     (data / "a").mkdir()
     with pa.ipc.new_file(data / "a/1.arrow", table.schema) as file:
-        file.write_table(table.slice(0, 1))
+        file.write_table(table.slice(0, 2), max_chunksize=1)
     with pa.ipc.new_stream(data / "a/2.arrow", table.schema) as stream:
-        stream.write_table(table.slice(1))
+        stream.write_table(table.slice(2))
     tables = place.tables(
         TableConfig("p", f"{data}/p", "parquet"),
         TableConfig("c", f"{data}/c.csv", "auto", {"delimiter": ";"}),
@@ -42,6 +43,7 @@ def test_every_format(place: Place, rows: Rows) -> None:
         TableConfig("a", f"{data}/a"),
     )
     assert tables.broken() == {}
+    monkeypatch.setattr(arrow_files, "_SPLIT_BYTES", 100)
     assert all(rows(tables, name) == THREE for name in ("c", "j", "o", "a"))
     assert rows(tables, "p") == sorted((*row, x) for row in THREE for x in (1, 2))
     assert dict(tables.find(("c",), ("public",), ADMIN).spark_columns) == {"id": "INT", "name": "STRING"}
@@ -55,6 +57,9 @@ def test_every_format(place: Place, rows: Rows) -> None:
         "USING csv OPTIONS (header true, sep ';') LOCATION 'c.csv'",
     )
     assert rows(tables, "given") == THREE
+    say(tables, "CREATE TABLE some (name text) USING parquet LOCATION 'p'")
+    assert tables.find(("some",), ("public",), ADMIN).columns.names == ["name", "x"]
+    assert rows(tables, "some") == sorted((name, x) for _, name in THREE for x in (1, 2))
     with pytest.raises(SqlError, match="option"):
         say(tables, "CREATE TABLE bad USING csv OPTIONS (path '/etc/passwd') LOCATION 'c.csv'")
 
@@ -62,6 +67,9 @@ def test_every_format(place: Place, rows: Rows) -> None:
 def test_new_and_replaced_files_are_seen_by_every_session(place: Place, rows: Rows) -> None:
     place.write("t/1.parquet")
     tables = place.tables(TableConfig("t", f"{place.data}/t"), TableConfig("g", f"{place.data}/t/*.parquet"))
+    (place.data / "empty").mkdir()
+    say(tables, "CREATE TABLE none (id int) USING arrow LOCATION 'empty'")
+    assert rows(tables, "none") == []
     say(tables, "CREATE VIEW v AS SELECT count(*) AS n FROM t")
     other = place.spark.newSession()
     assert rows(tables, "v") == [(3,)] and rows(tables, "v", spark=other) == [(3,)]

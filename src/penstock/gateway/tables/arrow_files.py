@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _MAGIC = b"ARROW1"
 _BATCH_ROWS = 1 << 16
+_SPLIT_BYTES = 64 << 20
 
 
 def schema_of(path: str, format: str, options: dict[str, str]) -> pa.Schema:  # noqa: A002
@@ -36,13 +37,13 @@ def schema_of(path: str, format: str, options: dict[str, str]) -> pa.Schema:  # 
 
 
 def flow(path: str, format: str, options: dict[str, str], schema: pa.Schema) -> Flow:  # noqa: A002
-    """The rows of the files that are there now, one task for each file."""
+    """The rows of the files that are there now, at least one task for each file."""
     splits: Sequence[Any]
     if format == "arrow":
         filesystem, files = _files(path)
         if not files and not paths.is_there(path):
             raise gone(path)
-        splits = [_IpcFile(filesystem, file, schema) for file in files]
+        splits = [each for file in files for each in _ipc_splits(filesystem, file, schema)]
     else:
         source = _dataset(path, format, options)
         splits = [_Fragment(each, source.schema, schema) for each in source.get_fragments()]
@@ -58,19 +59,33 @@ def gone(path: str) -> SqlError:
 
 
 @dataclass(frozen=True, slots=True)
-class _IpcFile:
+class _IpcSplit:
+    """One of ``shares`` parts of a file, which take its record batches in turn."""
+
     filesystem: fs.FileSystem
     path: str
     schema: pa.Schema
+    share: int = 0
+    shares: int = 1
     rows: int = 0
 
     def batches(self) -> Batches:
         try:
             with self.filesystem.open_input_file(self.path) as file, _reader(file) as reader:
-                for batch in _batches(reader):
+                for batch in _batches(reader, self.share, self.shares):
                     yield _fitted(batch, self.schema, self.path)
         except (OSError, pa.ArrowInvalid) as error:
             raise CorruptFile(f"{self.path} cannot be read: {error}") from error
+
+
+def _ipc_splits(filesystem: fs.FileSystem, path: str, schema: pa.Schema) -> list[_IpcSplit]:
+    """A large file is read by several tasks, if it has an index of its batches, as a stream has not."""
+    shares = 1
+    if filesystem.get_file_info(path).size > _SPLIT_BYTES:
+        with filesystem.open_input_file(path) as file:
+            if file.read(len(_MAGIC)) == _MAGIC:
+                shares = min(pa.ipc.open_file(file).num_record_batches, file.size() // _SPLIT_BYTES + 1)
+    return [_IpcSplit(filesystem, path, schema, share, max(1, shares)) for share in range(max(1, shares))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +173,9 @@ def _reader(file: pa.NativeFile) -> pa.ipc.RecordBatchFileReader | pa.ipc.Record
     return pa.ipc.open_file(file) if begin == _MAGIC else pa.ipc.open_stream(file)
 
 
-def _batches(reader: Any) -> Iterator[pa.RecordBatch]:
+def _batches(reader: Any, share: int, shares: int) -> Iterator[pa.RecordBatch]:
     if isinstance(reader, pa.ipc.RecordBatchFileReader):
-        for number in range(reader.num_record_batches):
+        for number in range(share, reader.num_record_batches, shares):
             yield reader.get_batch(number)
     else:
         yield from reader

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.catalog import Catalog, Create, Kind, Statement
 from penstock.catalog import Drop as DropStatement
+from penstock.catalog.rules import dependents as dependents_of
 from penstock.dialect.commands import CreateSchema, CreateTable, CreateView, Drop
 from penstock.errors import CatalogConflict, DuplicateName, SqlError, TerminalError
 from penstock.gateway.base import User
@@ -135,9 +136,10 @@ class Changes:
                 chosen.append(entry)
         users = self._users(chosen)
         self._check_alone(chosen, users, command, user, notices)
+        self._check_only_sql([entry.statement for entry in (*chosen, *users)])
         # Those that others need go last.
-        order = [entry.key for entry in self._tables.entries()]
-        for entry in sorted([*chosen, *users], key=lambda each: order.index(each.key), reverse=True):
+        order = {entry.key: number for number, entry in enumerate(self._tables.entries())}
+        for entry in sorted([*chosen, *users], key=lambda each: order.get(each.key, 0), reverse=True):
             self._change(DropStatement(entry.statement, cascade=command.cascade), user, missing_ok=True)
         return notices
 
@@ -227,7 +229,20 @@ class Changes:
         for each in gone:
             self._check_writable(each.key[0], user)
             notices.append(f"drop cascades to {each.kind} {naming.shown(each.key)}")
+        self._check_only_sql([statement])
         self._change(DropStatement(statement, cascade=command.cascade), user)
+
+    def _check_only_sql(self, statements: Sequence[str]) -> None:
+        """What streams need is not taken from under them by a cascade."""
+        entries = self._catalog.head().entries
+        for statement in statements:
+            for each in dependents_of(entries, statement):
+                if each.kind not in (Kind.TABLE, Kind.VIEW, Kind.SCHEMA):
+                    raise _needed(
+                        statement,
+                        f"{each.kind} {each.name} depends on it",
+                        f"drop it first: penstock catalog drop {each.name}",
+                    )
 
     # both
 
@@ -250,12 +265,22 @@ class Changes:
         finally:
             self._tables.catch_up()
 
+    def _state(self, change: Create | DropStatement) -> str:
+        """Why the catalog refuses what looked right a moment ago."""
+        if isinstance(change, DropStatement):
+            return "2BP01"
+        head = self._catalog.head()
+        gone = any(head.find(need) is None for need in change.statement.needs)
+        return "42P01" if gone else "42P17"
 
-def _needed(what: str, who: str) -> SqlError:
+
+def _needed(
+    what: str, who: str, hint: str = "Use DROP ... CASCADE to drop the dependent objects too."
+) -> SqlError:
     return SqlError(
         f"cannot drop {what} because other objects depend on it",
         left=who,
-        hint="Use DROP ... CASCADE to drop the dependent objects too.",
+        hint=hint,
         sqlstate="2BP01",
     )
 

@@ -11,11 +11,12 @@ import os
 import threading
 import time
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import SqlError
-from penstock.gateway.tables import arrow_files, columns, formats, paths
+from penstock.gateway.tables import arrow_files, formats, paths
 from penstock.gateway.tables.spec import TableSpec
 from penstock.spark.paths import for_spark
 
@@ -35,19 +36,18 @@ def is_native(spark: SparkSession, spec: TableSpec) -> bool:
     return not paths.is_remote(spec.path) or _has_client(spark, spec)
 
 
-def look(spark: SparkSession, spec: TableSpec) -> StructType:
-    """The columns of the files, as the spec says or else as they are."""
+def look(spark: SparkSession, spec: TableSpec, given: StructType | None = None) -> StructType:
+    """The columns of the files, as they are or as they are ``given``, and of the folders they are in."""
     check_there(spec.path)
-    if spec.columns:
-        return columns.parsed(spec.columns)
     if not is_native(spark, spec):
         from penstock.tables import spark_schema
 
-        return spark_schema(arrow_files.schema_of(spec.path, spec.format, dict(spec.options)))
+        return given or spark_schema(arrow_files.schema_of(spec.path, spec.format, dict(spec.options)))
     options = dict(spec.options)
     if spec.format == "csv":
         options.setdefault("inferSchema", "true")
-    return spark.read.format(spec.format).options(**options).load(for_spark(spec.path)).schema
+    reader = spark.read.format(spec.format).options(**options)
+    return (reader.schema(given) if given else reader).load(for_spark(spec.path)).schema
 
 
 def register(spark: SparkSession, name: str, spec: TableSpec, schema: StructType) -> None:
@@ -76,10 +76,11 @@ class Freshness:
         now = self._files(spec.path)
         with self._lock:
             known = self._known.setdefault(spark, {})
-            if known.get(name) == now:
-                return
-            known[name] = now
-        spark.catalog.refreshTable(name)
+            before = known.get(name, now)
+        if before != now:
+            spark.catalog.refreshTable(name)
+        # Only now, so that nobody else who asks meanwhile goes on with the old files.
+        known[name] = now
 
     def _files(self, path: str) -> str:
         """What stands for the files as they are, or were a moment ago where looking takes long."""
@@ -105,23 +106,25 @@ def _signature(path: str) -> str:
         raise arrow_files.gone(path)
     digest = hashlib.blake2b(digest_size=16)
     for each in found:
-        _add(digest, each)
+        if Path(each).is_dir():
+            _add_folder(digest, each)
+        else:
+            _add_file(digest, each, Path(each).stat())
     return digest.hexdigest()
 
 
-def _add(digest: hashlib.blake2b, path: str) -> None:
-    try:
-        if not Path(path).is_dir():
-            stat = Path(path).stat()
-            digest.update(
-                f"{path}\0{stat.st_size}\0{stat.st_mtime_ns}\0{stat.st_ino}\n".encode(errors="replace")
-            )
-            return
-        with os.scandir(path) as entries:
-            for entry in sorted(entries, key=lambda entry: entry.name):
-                _add(digest, entry.path)
-    except FileNotFoundError:
-        digest.update(b"gone")
+def _add_folder(digest: hashlib.blake2b, path: str) -> None:
+    # What goes while it is looked at makes a signature that differs from the next one: that is all it has to.
+    with suppress(FileNotFoundError), os.scandir(path) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if entry.is_dir():
+                _add_folder(digest, entry.path)
+            else:
+                _add_file(digest, entry.path, entry.stat())
+
+
+def _add_file(digest: hashlib.blake2b, path: str, stat: os.stat_result) -> None:
+    digest.update(f"{path}\0{stat.st_size}\0{stat.st_mtime_ns}\0{stat.st_ino}\n".encode(errors="replace"))
 
 
 def _has_client(spark: SparkSession, spec: TableSpec) -> bool:

@@ -47,10 +47,8 @@ class Planner:
         kind, own = formats.known(command.using, path)
         options = formats.checked_options(kind, {**own, **command.options})
         try:
-            if command.columns:
-                files.check_there(path)
-                return TableSpec(path, kind, options, shapes.columns_ddl(given.parsed(command.columns)))
-            schema = self._shelf.look(TableSpec(self._roots.opened(path), kind, options))
+            wanted = given.parsed(command.columns) if command.columns else None
+            schema = files.look(self._shelf.spark, TableSpec(self._roots.opened(path), kind, options), wanted)
         except Exception as error:
             raise files.told(error, f"{path} cannot be read as {kind}") from error
         return TableSpec(path, kind, options, shapes.columns_ddl(schema))
@@ -118,7 +116,7 @@ class Planner:
         try:
             for each in relations:
                 names[each.schema, each.name] = each.bind(spark, query)
-            return spark.sql(resolved(text, names.__getitem__)).schema
+            return spark.sql(resolved(text, names.get)).schema
         except Exception as error:
             raise files.told(error, "the query of the view cannot be carried out") from error
         finally:

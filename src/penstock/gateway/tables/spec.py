@@ -57,13 +57,13 @@ def reference(key: Key) -> str:
     return ".".join(map(backquoted, (DATABASE, *key)))
 
 
-def resolved(query: str, name: Callable[[Key], str]) -> str:
-    """The query with every reference replaced by what Spark calls it."""
+def resolved(query: str, name: Callable[[Key], str | None]) -> str:
+    """The query with every reference replaced by what Spark calls it; what only looks like one stays."""
 
     def spelled(found: re.Match[str]) -> str:
         if found["schema"] is None:
             return found[0]
-        return name((_unquoted(found["schema"]), _unquoted(found["name"])))
+        return name((_unquoted(found["schema"]), _unquoted(found["name"]))) or found[0]
 
     return _REFERENCE.sub(spelled, query)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
-
-import pyarrow as pa
 
 from penstock.catalog import Catalog, Follower, Handler, Kind, Statement
 from penstock.catalog.manifest import HEAD
@@ -20,13 +20,14 @@ from penstock.gateway.tables.planning import Planner
 from penstock.gateway.tables.provider import Provider
 from penstock.gateway.tables.published import Publications
 from penstock.gateway.tables.relation import Bindings, Key, Relation
-from penstock.gateway.tables.shelf import Entry, Shelf
+from penstock.gateway.tables.shelf import Entry, Shelf, broken
 from penstock.gateway.tables.spec import Spec, TableSpec, decode
 from penstock.storage import Storage
 from penstock.store import Store
 from penstock.tables import spark_schema
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.dialect.commands import CreateSchema, CreateTable, CreateView, Drop
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _POLL = 1.0
+_MEND_EVERY = 10.0
 _KINDS = {Kind.TABLE: "table", Kind.VIEW: "view"}
 _ADMIN = User("penstock", admin=True)
 
@@ -70,8 +72,9 @@ class Tables:
         self._catalog = Catalog(store)
         self._follower = Follower(store, _Builder(self))
         self._planner = Planner(self, self._shelf, Roots(roots))
-        for table in tables:
-            self._configure(table)
+        made = {key_of(table.name): partial(_configured_spec, table) for table in tables}
+        self._configured.update(made)
+        self._shelf.put_files(made)
         self.catch_up()
 
     @property
@@ -146,8 +149,7 @@ class Tables:
                 for table, schema in provider.tables().items():
                     found[name, table] = TableInfo(name, table, "system", schema)
         for entry in self._shelf.entries():
-            shape = columns.arrow(entry.columns) if entry.columns is not None else pa.schema([])
-            found[entry.key] = TableInfo(*entry.key, entry.kind, shape)
+            found[entry.key] = TableInfo(*entry.key, entry.kind, entry.arrow)
         return [found[key] for key in sorted(found) if self.readable(key[0], user)]
 
     def schemas(self, user: User) -> list[str]:
@@ -221,12 +223,15 @@ class Tables:
         self._shelf.close()
 
     def _follow(self) -> None:
-        cursor = 0
+        cursor, mended = 0, time.monotonic()
         while not self._stopped.is_set():
             try:
                 cursor = cursor or self._store.revision()
                 self.catch_up()
                 self._published.listed()
+                if time.monotonic() - mended > _MEND_EVERY:
+                    self._shelf.mend()
+                    mended = time.monotonic()
                 _, cursor = self._store.watch(HEAD, cursor, _POLL)
             except PenstockError as error:
                 _log.warning("the catalog cannot be followed: %s", error.what)
@@ -281,12 +286,6 @@ class Tables:
         spec = decode(statement.sql) or self._planner.written(statement.sql, _ADMIN)
         return self._planner.opened(spec)
 
-    def _configure(self, table: TableConfig) -> None:
-        schema, dot, name = table.name.partition(".")
-        key = (schema, name) if dot else (PUBLIC, schema)
-        self._configured.add(key)
-        self._shelf.put(key, "table", lambda: _configured_spec(table))
-
     def _keys(self) -> Iterator[Key]:
         yield from (entry.key for entry in self._shelf.entries())
         yield from self._published.listed()
@@ -294,8 +293,6 @@ class Tables:
             yield from ((name, table) for provider in providers for table in provider.tables())
 
     def _of_entry(self, entry: Entry, user: User) -> Relation:
-        from penstock.gateway.tables.shelf import broken
-
         if entry.problem is not None or entry.columns is None:
             raise broken(entry)
 
@@ -312,10 +309,7 @@ class Tables:
 
             return self._shelf.bind(entry, spark, query, needed)
 
-        shape = entry.columns
-        return Relation(
-            *entry.key, entry.kind, columns.arrow(shape), columns.ddl_types(shape), bind, self._bindings
-        )
+        return Relation(*entry.key, entry.kind, entry.arrow, entry.types, bind, self._bindings)
 
     def _of_provider(self, provider: Provider, key: Key, schema: pa.Schema, user: User) -> Relation:
         simple = arrow_files.plain_schema(schema)
@@ -325,9 +319,11 @@ class Tables:
 
         return self._framed(key, "system", simple, frame)
 
-    def _framed(self, key: Key, kind: str, schema: pa.Schema, frame: object) -> Relation:
+    def _framed(
+        self, key: Key, kind: str, schema: pa.Schema, frame: Callable[[SparkSession], DataFrame]
+    ) -> Relation:
         def bind(spark: SparkSession, query: str) -> str:
-            return self._bindings.bind(query, key, lambda: frame(spark))  # type: ignore[operator]
+            return self._bindings.bind(query, key, lambda: frame(spark))
 
         types = columns.ddl_types(spark_schema(schema))
         return Relation(*key, kind, schema, types, bind, self._bindings)
