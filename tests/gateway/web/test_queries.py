@@ -405,3 +405,23 @@ def test_a_result_that_nobody_reads_is_dropped_and_then_forgotten(
         until(lambda: browser.get(f"/api/v1/queries/{query}/result").status == 404)
     finally:
         server.stop()
+
+
+@pytest.mark.parametrize("kind", ["json", "arrow", "csv"])
+def test_a_reader_sees_that_a_cancelled_result_is_not_whole(
+    browser: Browser, engine: StandIn, kind: str
+) -> None:
+    engine.answer = endless
+    engine.columns = (types.column("n", pa.int64()),)
+    query = browser.submit()
+    connection = http.client.HTTPConnection("127.0.0.1", browser.port, timeout=20)
+    connection.request("GET", f"/api/v1/queries/{query}/result?format={kind}")
+    with connection.getresponse() as response:
+        assert response.read(1000)
+        browser.ask("DELETE", f"/api/v1/queries/{query}")
+        if kind == "json":
+            assert b'"sqlstate":"57014"' in response.read()[-300:]
+        else:
+            with pytest.raises((http.client.HTTPException, ConnectionError)):
+                response.read()
+    connection.close()

@@ -147,7 +147,7 @@ def _values(array: pa.Array, column: Column) -> list[Any]:
     kind = array.type
     if pa.types.is_boolean(kind) or pa.types.is_null(kind):
         return list(array.to_pylist())
-    if pa.types.is_integer(kind) and _is_exact(array):
+    if (pa.types.is_integer(kind) and _is_exact(array)) or _is_finite(array):
         return list(array.to_pylist())
     if column.oid in (types.JSON, types.JSONB):
         return [_parsed(value) for value in array.to_pylist()]
@@ -166,6 +166,13 @@ def _is_exact(array: pa.Array) -> bool:
     return bool(ends["min"] >= -EXACT and ends["max"] <= EXACT)
 
 
+def _is_finite(array: pa.Array) -> bool:
+    """Whether it has floating-point numbers, and JSON has them all."""
+    if not pa.types.is_floating(array.type):
+        return False
+    return pc.all(pc.is_finite(array), min_count=0).as_py() is True
+
+
 def _parsed(value: Any) -> Any:
     if not isinstance(value, str):
         return scalar(value)
@@ -178,6 +185,8 @@ def _parsed(value: Any) -> Any:
 def _csv_column(array: pa.Array, column: Column) -> pa.Array:
     kind = array.type
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_string(kind):
+        return array
+    if _is_finite(array):
         return array
     if column.oid in (types.JSON, types.JSONB) and pa.types.is_large_string(kind):
         return array

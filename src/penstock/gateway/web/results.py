@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -96,10 +96,11 @@ class Held:
                     return batch
                 if self._error is not None:
                     raise self._error
+                if self._closed:
+                    # Before the end is looked at: what is left of it must not be taken for the whole.
+                    raise SqlError("canceling statement due to user request", sqlstate="57014")
                 if self._done:
                     return None
-                if self._closed:
-                    raise _gone(self.id)
             await self._next_news()
 
     def close(self) -> None:
@@ -107,13 +108,15 @@ class Held:
         with self._room:
             if self._closed:
                 return
+            # Seen now: the puller may be through with it in a moment.
+            running = not self._done
             self._closed = True
             self._waiting.clear()
             self._size = 0
             self._room.notify_all()
         self._since = self._clock()
         self._tell()
-        if not self._done:
+        if running:
             self.execution.cancel()
 
     def _pull(self) -> None:
@@ -130,10 +133,10 @@ class Held:
             self._done = True
             if self._since is None:
                 self._since = self._clock()
+            self._tell()
             # The engine is done with it: a result that waits for its reader takes no place there.
             self.execution.close()
             self._connection.close()
-            self._tell()
 
     def _put(self, batch: pa.RecordBatch) -> bool:
         """Hand a batch over when there is room; whether it is still wanted."""
@@ -151,7 +154,8 @@ class Held:
         return True
 
     def _tell(self) -> None:
-        if not self._loop.is_closed():
+        # The server may have been stopped: then nobody waits any more.
+        with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._news.set)
 
     async def _next_news(self) -> None:
