@@ -223,3 +223,22 @@ def test_long_chains_are_fine() -> None:
 def test_comments_do_not_reach_spark() -> None:
     found = analyse("SELECT a /* ${env:HOME} */ FROM t -- x")
     assert "env" not in found.tree.sql(dialect="spark")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT MAX_BY(`a`, b, 2) FROM t",
+        "SELECT PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY `a`) FROM t",
+        "SELECT TO_CHAR(`a`, '99G999'), INSTR(a, 'b', 1, 2), NVL(a, b) FROM t",
+        "SELECT LISTAGG(`a`) FROM t",
+        "SELECT PARSE_JSON(`a`) FROM t",
+    ],
+)
+def test_functions_of_spark_stay_as_written(sql: str) -> None:
+    assert analyse(sql).tree.sql(dialect="spark") == sql
+
+
+def test_sparks_type_time_is_refused_because_it_would_become_another() -> None:
+    with pytest.raises(SqlError, match="TIME"):
+        analyse("SELECT CAST(`a` AS TIME) FROM t")

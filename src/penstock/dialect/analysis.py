@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from penstock.dialect import catalog_text, reading, safety
-from penstock.dialect.known_names import CATALOG_RELATIONS, SET_RETURNING, SPARK_ONLY
+from penstock.dialect.known_names import CATALOG_RELATIONS, SET_RETURNING, SPARK_AGGREGATES, SPARK_ONLY
 from penstock.dialect.lexing import WORD, Token
 from penstock.errors import SqlError
 
@@ -210,7 +210,11 @@ def _aggregates(tree: exp.Expression) -> bool:
 
 def _has_aggregate(column: exp.Expression) -> bool:
     inner = column.walk(prune=lambda node: isinstance(node, exp.Query | exp.Window))
-    return any(isinstance(node, exp.AggFunc | exp.AnonymousAggFunc) for node in inner)
+    return any(
+        isinstance(node, exp.AggFunc | exp.AnonymousAggFunc)
+        or (isinstance(node, exp.Anonymous) and node.name.lower() in SPARK_AGGREGATES)
+        for node in inner
+    )
 
 
 def _opaque(sql: str, tokens: Sequence[Token], names: Sequence[tuple[tuple[str, ...], int]]) -> Analysis:

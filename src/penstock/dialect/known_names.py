@@ -123,6 +123,20 @@ SPARK_ONLY = _words(
 )
 """Functions that Spark has and PostgreSQL has not."""
 
+SPARK_AGGREGATES = _words(
+    """
+    any any_value approx_count_distinct approx_percentile approx_top_k array_agg avg bit_and bit_or bit_xor
+    bool_and bool_or collect_list collect_set corr count count_if count_min_sketch covar_pop covar_samp every
+    first first_value grouping grouping_id histogram_numeric hll_sketch_agg hll_union_agg kurtosis last
+    last_value listagg max max_by mean median min min_by mode percentile percentile_approx percentile_cont
+    percentile_disc regr_avgx
+    regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy
+    skewness some std stddev stddev_pop stddev_samp string_agg sum try_avg try_sum var_pop var_samp variance
+    bitmap_and_agg bitmap_construct_agg bitmap_or_agg schema_of_variant_agg vector_avg vector_sum
+    """
+)
+"""Functions of Spark that make one row of many."""
+
 SPARK_DENIED = _words(
     """
     reflect reflect2 java_method try_reflect in_file read_files read_file read_kafka read_kinesis

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Sequence
+from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token as SqlglotToken
 from sqlglot.tokenizer_core import TokenType
 
@@ -32,8 +34,27 @@ _SPARK_WORDS = (
     ("|>",),
 )
 _DEEPEST = 200
+_GRAMMAR = frozenset(
+    {"CAST", "TRY_CAST", "SAFE_CAST", "EXTRACT", "TRIM", "SUBSTRING", "OVERLAY", "POSITION", "CEIL", "FLOOR"}
+)
 _STARTS = frozenset({"select", "with", "values", "table", "from", "("})
-_SPARK = Spark()
+
+
+class _SparkAsWritten(Spark):
+    """Spark's SQL in which a function stays what was written.
+
+    The parser's own forms lose what other databases lack: the third argument of ``max_by``, the format of
+    ``to_char``, the exactness of ``percentile_cont``.
+    """
+
+    class Parser(SparkParser):
+        FUNCTIONS: ClassVar[dict[str, Any]] = {}
+        FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            name: read for name, read in SparkParser.FUNCTION_PARSERS.items() if name in _GRAMMAR
+        }
+
+
+_SPARK = _SparkAsWritten()
 _CRASHES = (IndexError, KeyError, AttributeError, TypeError, ValueError, AssertionError)
 """How the parser stumbles over some texts that are no SQL."""
 
@@ -121,6 +142,9 @@ def _spark(sql: str) -> exp.Expression:
         raise SqlError("exactly one statement is wanted here", sqlstate="42601")
     tree = trees[0]
     assert isinstance(tree, exp.Expression)
+    if any(kind.this == exp.DType.TIME for kind in tree.find_all(exp.DataType)):
+        # It would be written as TIMESTAMP, and mean something else.
+        raise SqlError("the type TIME of Spark is not supported", sqlstate="0A000")
     return _single(tree)
 
 
