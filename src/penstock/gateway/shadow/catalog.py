@@ -83,13 +83,11 @@ class Catalog:
 
     def admit(self, user: User) -> str:
         """The role of a user, who need not have been there at the last `sync`."""
+        link = self._owner()
         role = roles.role_of(user, self._schemas)
-        if self._roles.get(role.name) != role.groups:
-            link = self._owner()
-            role = roles.role_of(user, self._schemas)
-            for statement in roles.changes(self._roles, [role]):
-                link.execute(statement)
-            self._roles[role.name] = role.groups
+        for statement in roles.changes(self._roles, [role]):
+            link.execute(statement)
+        self._roles[role.name] = role.groups
         return role.name
 
     def known(self, user: User) -> str | None:

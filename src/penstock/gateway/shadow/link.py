@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import select
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,7 +102,7 @@ class Link:
             conn.pipeline_sync()
             failed: PGresult | None = None
             described: PGresult | None = None
-            while (result := conn.get_result()) is None or result.status != pq.ExecStatus.PIPELINE_SYNC:
+            while (result := self._awaited()) is None or result.status != pq.ExecStatus.PIPELINE_SYNC:
                 if result is None:
                     self._check()
                 elif result.status in _FINE:
@@ -131,7 +133,10 @@ class Link:
 
     def result(self) -> PGresult | None:
         """The next chunk of rows, or None; raises what PostgreSQL says."""
-        result = self.conn.get_result()
+        try:
+            result = self._awaited()
+        except psycopg.OperationalError as lost:
+            raise PeerUnreachable("the shadow catalog went away") from lost
         if result is None:
             self._check()
             return None
@@ -139,12 +144,14 @@ class Link:
             return result
         error = self.error(result)
         if isinstance(error, SqlError):
-            while self.conn.get_result() is not None:
+            while self._awaited() is not None:
                 pass
         raise error
 
     def cancel(self) -> None:
-        self.conn.get_cancel().cancel()
+        """Ask the server to stop what runs here. If there is no server, nothing runs."""
+        with suppress(psycopg.OperationalError):
+            self.conn.get_cancel().cancel()
 
     def error(self, result: PGresult | None) -> SqlError | PeerUnreachable:
         """What went wrong, as PostgreSQL tells it."""
@@ -172,6 +179,17 @@ class Link:
         if result.status not in _FINE:
             raise self.error(result)
         return result
+
+    def _awaited(self) -> PGresult | None:
+        """The next result. psycopg would wait for it with all of Python stopped, so we wait before."""
+        conn = self.conn
+        if conn.is_busy():
+            ready = select.poll()
+            ready.register(conn.socket, select.POLLIN)
+            while conn.is_busy():
+                ready.poll()
+                conn.consume_input()
+        return conn.get_result()
 
     def _check(self) -> None:
         if self.conn.status != pq.ConnStatus.OK:

@@ -40,6 +40,7 @@ class ShadowRelay(Relay):
         self,
         take: Callable[[], Link],
         done: Callable[[Link, bool], None],
+        revive: Callable[[], None],
         statement: tuple[str, Sequence[int], Sequence[bytes | None]],
         columns: tuple[Column, ...] | None,
     ) -> None:
@@ -49,6 +50,7 @@ class ShadowRelay(Relay):
         self.notices = ()
         self._take = take
         self._done = done
+        self._revive = revive
         self._statement = statement
         self._lock = threading.Lock()
         self._link: Link | None = None
@@ -118,6 +120,7 @@ class ShadowRelay(Relay):
                     # The server was gone since we used it last, or it was this statement: once more tells.
                     first = False
                     self._end(link, fit=False)
+                    self._revive()
                     link = self._begin(binary=binary, plain=plain)
                     continue
                 except SqlError as error:

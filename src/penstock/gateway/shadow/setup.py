@@ -28,7 +28,6 @@ SETTINGS = {
     # It is a cache: what a crash of the machine breaks is made anew.
     "fsync": "off",
     "full_page_writes": "off",
-    "synchronous_commit": "off",
     "wal_level": "minimal",
     "max_wal_senders": "0",
     "max_wal_size": "32MB",

@@ -67,6 +67,7 @@ class Shadow:
         self._cluster: Cluster | None = None
         self._catalog: Catalog | None = None
         self._pool = Pool(self._connect, connections)
+        self._synced: tuple[Sequence[TableInfo], Sequence[User], tuple[str, ...]] = ((), (), ())
         self._restarts: deque[float] = deque(maxlen=_RESTARTS)
         self._described: OrderedDict[tuple[object, ...], Description] = OrderedDict()
 
@@ -102,6 +103,7 @@ class Shadow:
 
         def change() -> tuple[int, set[str]]:
             with self._lock:
+                self._synced = (tables, users, schemas)
                 return self._usable().sync(tables, users, schemas)
 
         changed, gone = self._tried(change)
@@ -147,6 +149,7 @@ class Shadow:
         return ShadowRelay(
             lambda: self._tried(lambda: self._taken(user, wanted)),
             self._returned,
+            self._revive,
             (sql, oids, [dump(value) for value in values]),
             None if columns is None else tuple(columns),
         )
@@ -215,9 +218,8 @@ class Shadow:
         try:
             return work()
         except (PeerUnreachable, CannotServe) as error:
-            raise SqlError(
-                f"the catalog does not answer: {error.what}", hint="try again", sqlstate="57P03"
-            ) from error
+            _LOG.warning("the shadow catalog does not answer: %s", error.what)
+            raise SqlError("the catalog does not answer", hint="try again", sqlstate="57P03") from error
 
     def _revive(self) -> None:
         with self._lock:
@@ -239,6 +241,8 @@ class Shadow:
             self._restarts.append(now)
             try:
                 self._cluster.start()
+                # Its folder may have been made anew.
+                self._catalog.sync(*self._synced)
             except (PenstockError, OSError) as error:
                 self._unusable(error)
                 raise self._refused() from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from datetime import time
 from decimal import Decimal, InvalidOperation, localcontext
 from typing import Any
 
@@ -132,6 +133,7 @@ _CONVERSIONS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, pa.DataT
         lambda type_: kinds.is_binary(type_) or kinds.is_large_binary(type_),
         _each(lambda text: bytes.fromhex(text[2:])),
     ),
+    (kinds.is_time, _each(time.fromisoformat)),
     (lambda type_: type_ == pa.month_day_nano_interval(), _each(_interval)),
     (kinds.is_duration, _durations),
 )
