@@ -13,6 +13,7 @@ import pytest
 
 from penstock.config import TableConfig
 from penstock.errors import SqlError
+from penstock.gateway.base import User
 from penstock.gateway.tables import arrow_files
 from penstock.gateway.tables.paths import Roots
 from tests.gateway.tables.conftest import ADMIN, Place, numbers, say
@@ -131,6 +132,41 @@ def test_paths_stay_below_the_roots(tmp_path: Path) -> None:
         with pytest.raises(SqlError) as caught:
             roots.checked(path)
         assert caught.value.sqlstate == "22023"
+
+
+def test_files_that_are_no_data_are_not_read(place: Place) -> None:
+    (place.data / "penstock.toml").write_text('store_password = "secret"')
+    (place.data / "mixed").mkdir()
+    (place.data / "mixed/a.csv").write_text("1")
+    (place.data / "mixed/key.pem").write_text("secret")
+    (place.data / ".hidden").mkdir()
+    place.write(".hidden/1.parquet")
+    place.write("secret/1.parquet")
+    place.storage.write("x.parquet", place.write("open/1.parquet").read_bytes())
+    (place.data / "loop").symlink_to(place.folder)
+    tables = place.tables(TableConfig("kept.secret", f"{place.data}/secret"))
+    limited = User("lim", writes=True, schemas=frozenset({"public"}))
+    for user, using, location in (
+        (ADMIN, "csv", "penstock.toml"),
+        (ADMIN, "json", "*.toml"),
+        (ADMIN, "csv", "."),
+        (ADMIN, "csv", "mixed"),
+        (ADMIN, "parquet", ".hidden"),
+        (ADMIN, "parquet", "*/1.parquet"),
+        (limited, "parquet", "secret/1.parquet"),
+        (limited, "parquet", "sec*"),
+        (limited, "parquet", "."),
+    ):
+        with pytest.raises(SqlError) as caught:
+            say(tables, f"CREATE TABLE x (a text) USING {using} LOCATION '{location}'", user)
+        assert caught.value.sqlstate == "42501", location
+    say(tables, "CREATE TABLE x (a text) USING csv LOCATION 'mixed/*.csv'", limited)
+    say(tables, "CREATE TABLE y USING parquet LOCATION 'open'", limited)
+    wide = Roots([str(place.folder)], [place.storage.root])
+    for path in ("storage", "storage/x.parquet", ".", "*", "stor*/*"):
+        with pytest.raises(SqlError, match="of its own"):
+            wide.checked(path)
+    assert wide.checked("data/open")
 
 
 def test_odd_names_of_files_and_columns(place: Place, rows: Rows) -> None:

@@ -57,7 +57,7 @@ class Changes:
         if isinstance(command, CreateView):
             spec: Spec = self._planner.view(command, user, search_path, columns, dialect)
         else:
-            spec = self._planner.table(command)
+            spec = self._planner.table(command, user)
         name = old.statement if old is not None else ".".join(key)
         statement = Statement(name, kind, encode(key, spec), self._needs(key, spec))
         self._change(Create(statement, replaces), user)
@@ -259,9 +259,7 @@ class Changes:
             # What a cascade has taken along already need not go again.
             if missing_ok and isinstance(change, DropStatement) and self._catalog.find(change.name) is None:
                 return
-            raise SqlError(
-                error.what, hint=error.hint, sqlstate="2BP01" if missing_ok else "42P17"
-            ) from error
+            raise SqlError(error.what, hint=error.hint, sqlstate=self._state(change)) from error
         finally:
             self._tables.catch_up()
 

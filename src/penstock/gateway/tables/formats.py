@@ -25,7 +25,8 @@ _ENDINGS = {
     ".ipc": "arrow",
     ".orc": "orc",
 }
-_COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy")
+_COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate")
+_TEXT_ENDINGS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson")
 _EVERY = ("recursiveFileLookup", "pathGlobFilter")
 _TEXT = (
     "dateFormat",
@@ -88,6 +89,31 @@ def checked_options(format: str, options: Mapping[str, str]) -> dict[str, str]: 
             )
         checked[spelled[name.lower()]] = str(value)
     return checked
+
+
+def guarded(kind: str, path: str, options: Mapping[str, str]) -> dict[str, str]:
+    """The options for files of this machine that a client names: any file is text, also one with passwords.
+
+    What is read as text must therefore look like data by its ending, now and when other files come.
+    """
+    if kind not in ("csv", "json") or paths.is_remote(path):
+        return dict(options)
+    if "pathGlobFilter" in options:
+        raise SqlError(
+            f"option pathGlobFilter cannot be set for format {kind}",
+            hint="write a pattern as the location",
+            sqlstate="22023",
+        )
+    endings = [f"{text}{packed}" for text in _TEXT_ENDINGS for packed in ("", *_COMPRESSED)]
+    for file in paths.files(path):
+        if not file.endswith(tuple(endings)):
+            raise SqlError(
+                f"permission denied for path {file}: it does not look like {kind}",
+                hint=f"only files ending with {', '.join(_TEXT_ENDINGS)} are read as {kind}; for others, "
+                "have an administrator add the table to [[tables]] of penstock.toml",
+                sqlstate="42501",
+            )
+    return {**options, "pathGlobFilter": f"*{{{','.join(endings)}}}"}
 
 
 def _of_files(path: str) -> str:

@@ -25,15 +25,23 @@ _SAME = {"s3a": "s3", "s3n": "s3"}
 class Roots:
     """The folders and URLs below which SQL may name files. A relative path begins at the first folder."""
 
-    def __init__(self, roots: Sequence[str]) -> None:
+    def __init__(self, roots: Sequence[str], private: Sequence[str] = ()) -> None:
+        """``private`` are places that no table is made over, wherever they are: what stands there is ours."""
         local = [plain(root) for root in roots]
+        self._private = private
         self._folders = [os.path.realpath(root) for root in local if not is_remote(root)]
         self._urls = [root for root in local if is_remote(root)]
 
     def checked(self, path: str) -> str:
         """The path in its plain form. Raises `SqlError` 42501 unless all it can mean is below a root."""
         _check_characters(path)
-        given = plain(path)
+        found = self._checked(path, plain(path))
+        for private in self._private:
+            if overlap(found, private):
+                raise _refused(path, "Penstock keeps files of its own there")
+        return found
+
+    def _checked(self, path: str, given: str) -> str:
         if is_remote(given):
             self._check_remote(path, given)
             return given
@@ -66,8 +74,11 @@ class Roots:
             self._check_inside(path, os.path.realpath(found))
 
     def _check_inside(self, path: str, real: str) -> None:
-        if not any(real == root or real.startswith(root.rstrip("/") + "/") for root in self._folders):
+        inside = [root for root in self._folders if Path(real).is_relative_to(root)]
+        if not inside:
             raise _refused(path, f"{real} is not below any of them" if real != path else "")
+        if all(any(is_dotted(part) for part in Path(real).relative_to(root).parts) for root in inside):
+            raise _refused(path, "what begins with a dot is hidden")
 
     def _check_remote(self, path: str, url: str) -> None:
         if any(part in ("..", ".") for each in braces(url) for part in each.split("/")):
@@ -128,6 +139,30 @@ def files(path: str) -> Iterator[str]:
         for folder, folders, names in os.walk(each):
             folders[:] = sorted(name for name in folders if not is_hidden(name))
             yield from (str(Path(folder) / name) for name in sorted(names) if not is_hidden(name))
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether a table over one path can hold files below the other, as far as the paths are fixed.
+
+    Folders whose names begin with a dot or an underscore count for nothing, as Spark does not look into them.
+    """
+    if is_remote(one) != is_remote(other):
+        return False
+    first, second = sorted((_fixed(one), _fixed(other)), key=len)
+    if second[: len(first)] != first:
+        return False
+    return first == _fixed(other) or not any(map(is_hidden, second[len(first) :]))
+
+
+def _fixed(path: str) -> list[str]:
+    """The parts of a path before the first that is a pattern."""
+    parts = _parts(path.partition("?")[0]) if is_remote(path) else list(Path(path).parts)
+    fixed = list(itertools.takewhile(lambda part: not is_pattern(part), parts))
+    return fixed if is_remote(path) else list(Path(os.path.realpath(Path(*fixed))).parts)
+
+
+def is_dotted(name: str) -> bool:
+    return name.startswith(".")
 
 
 def is_hidden(name: str) -> bool:

@@ -11,7 +11,7 @@ from penstock.dialect.commands import CreateTable, CreateView
 from penstock.errors import SqlError
 from penstock.gateway.base import PUBLIC, User
 from penstock.gateway.tables import columns as shapes
-from penstock.gateway.tables import files, formats, given
+from penstock.gateway.tables import files, formats, given, paths
 from penstock.gateway.tables.paths import Roots
 from penstock.gateway.tables.relation import Key, Relation
 from penstock.gateway.tables.shelf import Shelf
@@ -28,6 +28,8 @@ class Finder(Protocol):
 
     def find(self, path: Sequence[str], search_path: Sequence[str], user: User) -> Relation: ...
 
+    def kept_from(self, user: User) -> Sequence[str]: ...
+
 
 class Planner:
     """Makes specs of commands."""
@@ -35,8 +37,8 @@ class Planner:
     def __init__(self, finder: Finder, shelf: Shelf, roots: Roots) -> None:
         self._finder, self._shelf, self._roots = finder, shelf, roots
 
-    def table(self, command: CreateTable) -> TableSpec:
-        """An external table, after a look into its files."""
+    def table(self, command: CreateTable, user: User) -> TableSpec:
+        """An external table, after a look into its files, which must be none of those kept from this user."""
         if not command.location:
             raise SqlError(
                 "CREATE TABLE needs USING and LOCATION: tables are made over files that exist",
@@ -44,8 +46,15 @@ class Planner:
                 sqlstate="0A000",
             )
         path = self._roots.checked(command.location)
+        for secret in self._finder.kept_from(user):
+            if paths.overlap(path, secret):
+                raise SqlError(
+                    f'permission denied for path "{command.location}": files of a schema are there that '
+                    f"{user.name} may not read",
+                    sqlstate="42501",
+                )
         kind, own = formats.known(command.using, path)
-        options = formats.checked_options(kind, {**own, **command.options})
+        options = formats.guarded(kind, path, formats.checked_options(kind, {**own, **command.options}))
         try:
             wanted = given.parsed(command.columns) if command.columns else None
             schema = files.look(self._shelf.spark, TableSpec(self._roots.opened(path), kind, options), wanted)
@@ -85,7 +94,7 @@ class Planner:
         if isinstance(command, CreateView):
             return self.view(command, user, (PUBLIC,), (), "auto")
         if isinstance(command, CreateTable):
-            return self.table(command)
+            return self.table(command, user)
         raise SqlError(
             "the statement makes no view and no external table",
             hint="write CREATE VIEW … AS …, or CREATE TABLE … USING … LOCATION …",

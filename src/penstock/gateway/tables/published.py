@@ -92,6 +92,10 @@ class Publications:
         self.listed()
         return self._names
 
+    def places(self, chosen: Callable[[str], bool]) -> list[str]:
+        """Where the runs that are chosen by name put their files."""
+        return [run.output_storage.root for run in runs.every(self._store) if chosen(run.name)]
+
     def _list(self) -> None:
         found: dict[Key, pa.Schema] = {}
         every, streams = runs.every(self._store), registry.every(self._store)

@@ -9,19 +9,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock.catalog import Catalog, Follower, Handler, Kind, Statement
+from penstock.catalog import Catalog, Follower
 from penstock.catalog.manifest import HEAD
 from penstock.config import TableConfig
 from penstock.errors import PenstockError, SqlError
 from penstock.gateway.base import PUBLIC, TableInfo, User
 from penstock.gateway.tables import arrow_files, checkpoint, columns, formats, naming
+from penstock.gateway.tables.catalogued import Catalogued, key_of
 from penstock.gateway.tables.paths import Roots, plain
 from penstock.gateway.tables.planning import Planner
 from penstock.gateway.tables.provider import Provider
 from penstock.gateway.tables.published import Publications
 from penstock.gateway.tables.relation import Bindings, Key, Relation
 from penstock.gateway.tables.shelf import Entry, Shelf, broken
-from penstock.gateway.tables.spec import Spec, TableSpec, decode
+from penstock.gateway.tables.spec import TableSpec
 from penstock.storage import Storage
 from penstock.store import Store
 from penstock.tables import spark_schema
@@ -36,8 +37,6 @@ _log = logging.getLogger(__name__)
 
 _POLL = 1.0
 _MEND_EVERY = 10.0
-_KINDS = {Kind.TABLE: "table", Kind.VIEW: "view"}
-_ADMIN = User("penstock", admin=True)
 
 
 class Tables:
@@ -63,24 +62,22 @@ class Tables:
         self._providers: dict[str, list[Provider]] = {}
         for provider in providers:
             self.provide(provider)
-        self._configured: set[Key] = set()
-        self._schemas: dict[str, str] = {}
-        self._added = 0
         self._lock = threading.RLock()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._catalog = Catalog(store)
-        self._follower = Follower(store, _Builder(self))
-        self._planner = Planner(self, self._shelf, Roots(roots))
+        self._planner = Planner(self, self._shelf, Roots(roots, [storage.root]))
         made = {key_of(table.name): partial(_configured_spec, table) for table in tables}
-        self._configured.update(made)
+        self._configured = frozenset(schema for schema, _ in made)
         self._shelf.put_files(made)
+        self._catalogued = Catalogued(self._shelf, self._planner, frozenset(made))
+        self._follower = Follower(store, self._catalogued)
         self.catch_up()
 
     @property
     def version(self) -> int:
         """Grows with everything that `listed` shows."""
-        return self._shelf.version + self._published.version + self._added
+        return self._shelf.version + self._published.version + self._catalogued.changes
 
     def provide(self, provider: Provider) -> None:
         """Add system tables."""
@@ -154,7 +151,7 @@ class Tables:
 
     def schemas(self, user: User) -> list[str]:
         """The schemas that this user may read, also those without tables."""
-        names = {PUBLIC, *self._schemas, *self._providers, *self._published.names()}
+        names = {PUBLIC, *self._catalogued.schemas, *self._providers, *self._published.names()}
         names |= {schema for schema, _ in self._keys()}
         return sorted(name for name in names if self.readable(name, user))
 
@@ -165,6 +162,14 @@ class Tables:
     def readable(self, schema: str, user: User) -> bool:
         # What system tables show is decided row by row.
         return user.may_read(schema) or schema in self._providers
+
+    def kept_from(self, user: User) -> list[str]:
+        """Where files are of tables that this user may not read: no way may lead to them."""
+        if user.admin or user.schemas is None:
+            return []
+        hidden = [entry for entry in self._shelf.entries() if not self.readable(entry.key[0], user)]
+        places = [entry.spec.path for entry in hidden if isinstance(entry.spec, TableSpec)]
+        return [*places, *self._published.places(lambda schema: not self.readable(schema, user))]
 
     def release(self, spark: SparkSession, query: str) -> None:
         """Let go of everything that was bound for a query."""
@@ -250,41 +255,17 @@ class Tables:
     def entries(self) -> list[Entry]:
         return self._shelf.entries()
 
-    def is_configured(self, key: Key) -> bool:
-        return key in self._configured
-
     def schema_statement(self, schema: str) -> str | None:
         """The name in the catalog of a schema that was created by SQL."""
-        return self._schemas.get(schema)
+        return self._catalogued.schemas.get(schema)
 
     def has_schema(self, schema: str) -> bool:
         """Whether a schema is there in which people may have tables."""
-        return schema in (PUBLIC, *self._schemas) or any(key[0] == schema for key in self._configured)
+        return schema == PUBLIC or schema in self._catalogued.schemas or schema in self._configured
 
     def is_taken(self, schema: str) -> bool:
         """Whether a schema is there in which nobody can make anything."""
         return schema in self._providers or naming.is_system(schema) or self._published.has_schema(schema)
-
-    def build(self, statement: Statement) -> None:
-        """Build what a statement of the catalog says. What belongs to others is left to them."""
-        key = key_of(statement.name)
-        if statement.kind is Kind.SCHEMA:
-            self._schemas[statement.name] = statement.name
-            self._added += 1
-        elif statement.kind in _KINDS and key not in self._configured:
-            self._shelf.put(key, _KINDS[statement.kind], lambda: self._spec(statement), statement.name)
-
-    def unbuild(self, statement: Statement) -> None:
-        key = key_of(statement.name)
-        if statement.kind is Kind.SCHEMA:
-            self._schemas.pop(statement.name, None)
-            self._added += 1
-        elif statement.kind in _KINDS and key not in self._configured:
-            self._shelf.remove(key)
-
-    def _spec(self, statement: Statement) -> Spec:
-        spec = decode(statement.sql) or self._planner.written(statement.sql, _ADMIN)
-        return self._planner.opened(spec)
 
     def _keys(self) -> Iterator[Key]:
         yield from (entry.key for entry in self._shelf.entries())
@@ -327,25 +308,6 @@ class Tables:
 
         types = columns.ddl_types(spark_schema(schema))
         return Relation(*key, kind, schema, types, bind, self._bindings)
-
-
-class _Builder(Handler):
-    """Puts what the catalog says onto the shelf. It never fails: what cannot be built is kept as broken."""
-
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
-
-    def build(self, statement: Statement) -> None:
-        self._tables.build(statement)
-
-    def drop(self, statement: Statement) -> None:
-        self._tables.unbuild(statement)
-
-
-def key_of(statement: str) -> Key:
-    """What a name of the catalog is in SQL: one without a schema stands in the usual one."""
-    schema, dot, name = statement.partition(".")
-    return (schema, name) if dot else (PUBLIC, schema)
 
 
 def _configured_spec(table: TableConfig) -> TableSpec:
