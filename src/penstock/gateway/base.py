@@ -99,8 +99,8 @@ class Execution(ABC):
     columns: tuple[Column, ...] | None
     """As described: names, ``oid`` and ``typmod`` never change. Batches have exactly these types.
 
-    Where PostgreSQL's type leaves Arrow's open (numeric without a precision, interval), ``type`` is known for
-    sure only when the first batch was pulled, or there is none; before, it is the prepared statement's.
+    Where PostgreSQL's type leaves Arrow's open (numeric without a precision), ``type`` is known for sure only
+    when the first batch was pulled, or there is none; before, it is the prepared statement's.
     """
     notices: Sequence[str] = ()
     """What the client should be told besides the result, known when all batches were pulled."""

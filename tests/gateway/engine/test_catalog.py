@@ -7,6 +7,7 @@ import json
 import pytest
 
 from penstock.errors import SqlError
+from penstock.gateway import types as pg
 from penstock.gateway.base import State, User
 from penstock.gateway.engine.engine import SparkEngine
 from tests.gateway.engine.standins import ANN, FileTables, FixedShadow, connected, rows
@@ -14,9 +15,9 @@ from tests.gateway.engine.standins import ANN, FileTables, FixedShadow, connecte
 
 def test_explain_shows_sparks_plan_line_by_line(engine: SparkEngine) -> None:
     client = connected(engine)
-    prepared = client.prepare("EXPLAIN SELECT id FROM people WHERE id > $1")
-    assert [c.name for c in prepared.columns or ()] == ["QUERY PLAN"]
-    lines = [line for (line,) in rows(client, "EXPLAIN SELECT id FROM people WHERE id > $1", "1")]
+    sql = "EXPLAIN SELECT id FROM people WHERE id > $1"
+    assert [c.name for c in client.prepare(sql, [pg.INT4]).columns or ()] == ["QUERY PLAN"]
+    lines = [line for (line,) in rows(client, sql, 1, oids=[pg.INT4])]
     assert any("Physical Plan" in line for line in lines)
     assert any("Scan parquet" in line for line in lines)
     verbose = [line for (line,) in rows(client, "EXPLAIN VERBOSE SELECT id FROM people")]

@@ -112,6 +112,9 @@ class SparkExecution(Execution):
             self._begun = True
         try:
             with job_tag(self._spark, self.job):
+                # Where Spark schedules fairly, it does so between pools: as many as there are places.
+                pool = threading.current_thread().name
+                self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
                 self._query.move(State.PLANNING)
                 self._plan = self._renew(self._plan)
                 self._produce()

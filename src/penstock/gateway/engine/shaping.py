@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 _MONTH_DAY_NANO = pa.month_day_nano_interval()
+_DAY = 86_400_000_000
 # PostgreSQL shows at least this many digits of an average.
 _OF_FLOAT = "DECIMAL(38,16)"
 _NUMBERS = "CASE WHEN {c} IS NOT NULL THEN array(CAST(extract(YEAR FROM {c}) AS BIGINT) * 12 "
@@ -106,8 +108,8 @@ def _conformed(carried: _Carried, column: Column) -> _Carried:
     wanted = pg.arrow_type(column.oid, column.typmod)
     if alike(carried.type, wanted):
         return replace(carried, type=wanted)
-    if column.oid == pg.INTERVAL:
-        return _Carried(pa.duration("us"), _cast(column, carried.expression or "{c}"))
+    if _is_interval(carried.type) and _is_interval(wanted):
+        return replace(carried, type=wanted)
     if carried.expression is not None and not carried.json and pa.types.is_string(wanted):
         return _Carried(wanted, "CAST({c} AS STRING)")
     return _Carried(wanted, _cast(column, carried.expression or "{c}"))
@@ -118,9 +120,13 @@ def _open(type_: pa.DataType, column: Column) -> bool:
     if pa.types.is_list(type_):
         inner = pg.element(column.oid)
         return inner is not None and _open(type_.value_type, replace(column, oid=inner))
-    if column.oid == pg.NUMERIC and column.typmod < 0:
-        return bool(pa.types.is_decimal(type_))
-    return column.oid == pg.INTERVAL and bool(pa.types.is_duration(type_) or type_ == _MONTH_DAY_NANO)
+    return column.oid == pg.NUMERIC and column.typmod < 0 and bool(pa.types.is_decimal(type_))
+
+
+def _is_interval(type_: pa.DataType) -> bool:
+    if pa.types.is_list(type_):
+        return _is_interval(type_.value_type)
+    return bool(pa.types.is_duration(type_) or type_ == _MONTH_DAY_NANO)
 
 
 def _cast(column: Column, expression: str) -> str:
@@ -184,23 +190,36 @@ def _fitted(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     if array.type == wanted:
         return array
     if wanted == _MONTH_DAY_NANO:
-        return _intervals(array)
+        return _intervals(*(_days(array) if pa.types.is_duration(array.type) else _numbers(array)))
+    if pa.types.is_list(wanted) and _is_interval(wanted):
+        values = _fitted(array.flatten(), wanted.value_type)
+        lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy()
+        offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))), pa.int32())
+        return pa.ListArray.from_arrays(offsets, values, type=wanted, mask=array.is_null())
     try:
         return array.cast(wanted, safe=not pa.types.is_time(wanted))
     except pa.ArrowInvalid as error:
         raise SqlError(f"a value is out of range for {wanted}: {error}", sqlstate="22003") from error
 
 
-def _intervals(array: pa.Array) -> pa.Array:
-    """Lists of months, days and microseconds, as intervals."""
-    import numpy as np
+def _numbers(array: pa.Array) -> tuple[Any, Any]:
+    """Lists of months, days and microseconds, one below the other; and which of them are there."""
+    there = array.is_valid().to_numpy(zero_copy_only=False)
+    numbers = np.zeros((len(array), 3), np.int64)
+    numbers[there] = array.flatten().to_numpy(zero_copy_only=False).reshape(-1, 3)
+    return numbers, there
 
-    valid = array.is_valid()
-    numbers = array.flatten().to_numpy(zero_copy_only=False).reshape(-1, 3)
-    rows = np.zeros(len(array), dtype=[("months", "<i4"), ("days", "<i4"), ("nanos", "<i8")])
-    mask = valid.to_numpy(zero_copy_only=False)
-    rows["months"][mask] = numbers[:, 0]
-    rows["days"][mask] = numbers[:, 1]
-    rows["nanos"][mask] = numbers[:, 2] * 1_000
-    bits = pc.cast(valid, pa.bool_()).buffers()[1] if not mask.all() else None
-    return pa.Array.from_buffers(_MONTH_DAY_NANO, len(array), [bits, pa.py_buffer(rows.tobytes())])
+
+def _days(array: pa.Array) -> tuple[Any, Any]:
+    """Durations as days and the rest, as PostgreSQL subtracts timestamps; and which of them are there."""
+    there = array.is_valid().to_numpy(zero_copy_only=False)
+    micros = pc.fill_null(array.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+    days = np.sign(micros) * (np.abs(micros) // _DAY)
+    return np.stack([np.zeros_like(days), days, micros - days * _DAY], axis=1), there
+
+
+def _intervals(numbers: Any, there: Any) -> pa.Array:
+    rows = np.zeros(len(numbers), dtype=[("months", "<i4"), ("days", "<i4"), ("nanos", "<i8")])
+    rows["months"], rows["days"], rows["nanos"] = numbers[:, 0], numbers[:, 1], numbers[:, 2] * 1_000
+    bits = None if there.all() else pa.array(there).buffers()[1]
+    return pa.Array.from_buffers(_MONTH_DAY_NANO, len(rows), [bits, pa.py_buffer(rows.tobytes())])
