@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,8 @@ _DAY = 86_400
 _MICROS = 1_000_000
 _EPOCH_DAYS = 10_957
 """PostgreSQL counts from 2000-01-01."""
+_USUAL_FIRST, _USUAL_LAST = -25_567, 47_846
+"""1900-01-01 and 2100-12-31."""
 _DATE = [("year", "u4"), ("a", "u1"), ("month", "u2"), ("b", "u1"), ("day", "u2")]
 _FRACTION = [("point", "u1"), ("high", "u2"), ("middle", "u2"), ("low", "u2")]
 _PER_DAY = {"s": _DAY, "ms": _DAY * 1000, "us": _DAY * _MICROS, "ns": _DAY * _MICROS * 1000}
@@ -54,8 +57,21 @@ def civil(days: Ints) -> tuple[Ints, Ints, Ints]:
     return year + era * 400 + late, np.where(late, month - 9, month + 3), day
 
 
-def _date_cells(days: Ints) -> tuple[Cells, Mask | None, tuple[Ints, Ints, Ints]]:
-    """``YYYY-MM-DD``, and which of them do not fit that."""
+@lru_cache(maxsize=1)
+def _usual_dates() -> npt.NDArray[Any]:
+    """The dates of most data, written once."""
+    days = np.arange(_USUAL_FIRST, _USUAL_LAST + 1, dtype=np.int64)
+    return _written_dates(days)[0].view("V10")[:, 0]
+
+
+def _date_cells(days: Ints) -> tuple[Cells, Mask | None, tuple[Ints, ...]]:
+    """``YYYY-MM-DD``, which of them do not fit that, and then year, month and day of all."""
+    if len(days) and int(days.min()) >= _USUAL_FIRST and int(days.max()) <= _USUAL_LAST:
+        return cells_of(_usual_dates().take(days - _USUAL_FIRST)), None, ()
+    return _written_dates(days)
+
+
+def _written_dates(days: Ints) -> tuple[Cells, Mask | None, tuple[Ints, ...]]:
     year, month, day = civil(days)
     records = np.empty(len(days), _DATE)
     odd: Mask | None = None
@@ -175,7 +191,7 @@ def timestamp_text(array: pa.Array, zone: str) -> Field:
     return Varying(text) if odd is None else _odd_timestamps(text, odd, parts)
 
 
-def _odd_timestamps(text: pa.Array, odd: Mask, parts: tuple[Ints, Ints, Ints]) -> Varying:
+def _odd_timestamps(text: pa.Array, odd: Mask, parts: tuple[Ints, ...]) -> Varying:
     chosen = text.filter(pa.array(odd)).to_pylist()
     texts = []
     for rest, (year, month, day) in zip(chosen, _rows(parts, odd), strict=True):

@@ -226,7 +226,7 @@ def _split(values: Ints, scale: int) -> tuple[npt.NDArray[np.uint16], int]:
         group = rest // 10**left
         rest = rest - group * 10**left
         columns.append(group)
-    return np.stack([each.astype(np.uint16) for each in columns], axis=1), before
+    return np.stack([each.astype(np.uint16) for each in columns]), before
 
 
 def _split_text(array: pa.Array, scale: int) -> tuple[npt.NDArray[np.uint16], int, Mask]:
@@ -242,33 +242,51 @@ def _split_text(array: pa.Array, scale: int) -> tuple[npt.NDArray[np.uint16], in
     raw = pc.ascii_lpad(digits, width, "0").cast(pa.binary())
     flat = np.frombuffer(raw.buffers()[2], np.uint8)[: len(array) * width].reshape(len(array), width // 4, 4)
     groups = (flat - ord("0")).astype(np.uint16) @ np.array([1000, 100, 10, 1], np.uint16)
-    return groups, (width - after) // 4, negative
+    return groups.T, (width - after) // 4, negative
 
 
 def _packed(
     groups: npt.NDArray[np.uint16], before: int, negative: Mask, scale: int, array: pa.Array
 ) -> Varying:
-    count, width = groups.shape
-    used = groups != 0
-    zero = ~used.any(axis=1)
-    first = used.argmax(axis=1)
-    last = width - used[:, ::-1].argmax(axis=1)
-    last[zero] = first[zero] = 0
-    # The four numbers of the head stand right before the first group: each row is one run of cells.
+    """``groups`` has a row for each group, most significant first."""
+    width, count = groups.shape
+    first, last = _used(groups)
+    zero = first == width
+    first[zero] = last[zero] = 0
+    # The four numbers of the head stand right before the first group, so that each value is one run of cells.
     table = np.empty((count, width + 4), ">u2")
-    table[:, 4:] = groups
-    head = np.stack(
-        [last - first, np.where(zero, 0, before - 1 - first), np.where(negative, _NEGATIVE, 0)], axis=1
-    ).astype(np.int16)
-    keep = np.arange(width + 4)
-    rows = np.arange(count)
-    for at in range(3):
-        table[rows, first + at] = head[:, at].view(np.uint16)
-    table[rows, first + 3] = scale
-    kept = table[(keep >= first[:, None]) & (keep < (last + 4)[:, None])]
+    table[:, 4:] = groups.T
+    head = np.empty((count, 4), ">i2")
+    head[:, 0] = last - first
+    head[:, 1] = np.where(zero, 0, before - 1 - first)
+    head[:, 2] = np.where(negative, _NEGATIVE, 0)
+    head[:, 3] = scale
+    lengths = last - first + 4
+    for start in np.flatnonzero(np.bincount(first)).tolist():
+        chosen = first == start
+        if chosen.all():
+            table[:, start : start + 4] = head
+        else:
+            table[chosen, start : start + 4] = head[chosen]
     offsets = np.zeros(count + 1, np.int32)
-    np.cumsum((last - first + 4) * 2, out=offsets[1:])
-    return Varying(varying(kept, offsets, nulls(array) if array.null_count else None))
+    np.cumsum(lengths, out=offsets[1:])
+    places = np.repeat(np.arange(0, table.size, width + 4) + first - offsets[:-1], lengths)
+    places += np.arange(len(places))
+    kept = table.ravel().take(places)
+    return Varying(varying(kept, offsets * np.int32(2), nulls(array) if array.null_count else None))
+
+
+def _used(groups: npt.NDArray[np.uint16]) -> tuple[Ints, Ints]:
+    """From which group to before which one the groups of each number are; all, if every one is zero."""
+    width, count = groups.shape
+    first, last = np.zeros(count, np.int64), np.full(count, width, np.int64)
+    leading, trailing = np.ones(count, np.bool_), np.ones(count, np.bool_)
+    for at in range(width):
+        leading &= groups[at] == 0
+        first += leading
+        trailing &= groups[width - 1 - at] == 0
+        last -= trailing
+    return first, last
 
 
 def number_binary(array: pa.Array, kind: pa.DataType, packed: str) -> Field:
