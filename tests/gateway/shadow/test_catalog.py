@@ -9,7 +9,7 @@ from penstock.errors import SqlError
 from penstock.gateway.base import TableInfo, User
 from penstock.gateway.settings import Settings
 from penstock.gateway.shadow import Shadow
-from tests.gateway.shadow.asking import ORDERS, PETER, RITA, TABLES, ask
+from tests.gateway.shadow.asking import ORDERS, PETER, RITA, TABLES, ask, relay
 
 
 def test_tables_views_and_columns_are_listed_as_they_are(shadow: Shadow) -> None:
@@ -142,6 +142,19 @@ def test_tables_that_postgresql_would_refuse_do_not_keep_others_out(shadow: Shad
     assert ask(shadow, "select count(*) from pg_namespace where nspname = 'empty'") == [["1"]]
     shadow.sync(TABLES, [PETER, RITA])
     assert ask(shadow, "select count(*) from pg_class where relname in ('wide', 'unnamed')") == [["0"]]
+
+
+def test_a_reader_that_takes_no_rows_does_not_keep_changes_out(shadow: Shadow) -> None:
+    slow = relay(shadow, "select n from orders right join generate_series(1, 1000000) n on true")
+    rows = iter(slow.rows(binary=False))
+    next(rows)
+
+    shadow.sync(TABLES[1:], [PETER])
+
+    assert ask(shadow, "select to_regclass('orders')") == [[None]]
+    with pytest.raises(SqlError) as caught:
+        list(rows)
+    assert caught.value.sqlstate == "57P01"
 
 
 CLIENTS = {

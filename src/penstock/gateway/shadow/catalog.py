@@ -125,7 +125,7 @@ class Catalog:
 
     @staticmethod
     def _at_once(link: Link, statements: Sequence[str]) -> None:
-        link.execute("BEGIN; SET LOCAL lock_timeout = '3s'; SET LOCAL allow_system_table_mods = on")
+        link.execute("BEGIN; SET LOCAL lock_timeout = '1s'; SET LOCAL allow_system_table_mods = on")
         for start in range(0, len(statements), _TOGETHER):
             link.execute("; ".join(statements[start : start + _TOGETHER]))
         link.execute("COMMIT")
@@ -133,7 +133,7 @@ class Catalog:
     @staticmethod
     def _one_by_one(link: Link, statements: Sequence[tuple[tuple[str, str], str]]) -> None:
         """One that PostgreSQL refuses is left out; the others must be there."""
-        link.execute("BEGIN; SET LOCAL lock_timeout = '3s'; SET LOCAL allow_system_table_mods = on")
+        link.execute("BEGIN; SET LOCAL lock_timeout = '1s'; SET LOCAL allow_system_table_mods = on")
         for (schema, name), statement in statements:
             try:
                 link.execute(f"SAVEPOINT one; {statement}; RELEASE one")

@@ -55,6 +55,7 @@ class ShadowRelay(Relay):
         self._lock = threading.Lock()
         self._link: Link | None = None
         self._pulling = False
+        self._answered = False
         self._why: str | None = None
         self._closed = False
 
@@ -107,37 +108,33 @@ class ShadowRelay(Relay):
     # ---------------------------------------------------------------- pulling
 
     def _results(self, *, binary: bool, plain: bool) -> Iterator[PGresult]:
+        """The chunks; if the server is gone before the first, once more with a new one."""
+        for last in (False, True):
+            try:
+                yield from self._pulled(binary=binary, plain=plain)
+            except PeerUnreachable as error:
+                if last or self._answered:
+                    raise SqlError(
+                        "the catalog's server ended in the middle of the statement",
+                        hint="try again",
+                        sqlstate="57P01",
+                    ) from error
+                self._revive()
+            else:
+                return
+
+    def _pulled(self, *, binary: bool, plain: bool) -> Iterator[PGresult]:
         link = self._begin(binary=binary, plain=plain)
         fit = False
         try:
-            first = True
-            while True:
-                try:
-                    result = self._next(link)
-                except PeerUnreachable:
-                    if not first:
-                        raise
-                    # The server was gone since we used it last, or it was this statement: once more tells.
-                    first = False
-                    self._end(link, fit=False)
-                    self._revive()
-                    link = self._begin(binary=binary, plain=plain)
-                    continue
-                except SqlError as error:
-                    fit = True
-                    raise self._told(error) from None
-                first = False
-                if result is None:
-                    break
+            while (result := self._next(link)) is not None:
+                self._answered = True
                 if result.ntuples:
                     yield result
             fit = True
-        except PeerUnreachable as error:
-            raise SqlError(
-                "the catalog's server ended in the middle of the statement",
-                hint="try again",
-                sqlstate="57P01",
-            ) from error
+        except SqlError as error:
+            fit = True
+            raise self._told(error) from None
         finally:
             self._end(link, fit=fit)
 

@@ -69,6 +69,8 @@ class Shadow:
         self._pool = Pool(self._connect, connections)
         self._synced: tuple[Sequence[TableInfo], Sequence[User], tuple[str, ...]] = ((), (), ())
         self._restarts: deque[float] = deque(maxlen=_RESTARTS)
+        # Its own lock, so that nobody who describes waits while tables are made.
+        self._remembering = threading.Lock()
         self._described: OrderedDict[tuple[object, ...], Description] = OrderedDict()
 
     def start(self) -> None:
@@ -95,6 +97,7 @@ class Shadow:
             if self._cluster is not None:
                 self._cluster.stop()
                 self._cluster = None
+        with self._remembering:
             self._described.clear()
 
     def sync(self, tables: Sequence[TableInfo], users: Sequence[User], schemas: Iterable[str] = ()) -> None:
@@ -110,7 +113,7 @@ class Shadow:
         for role in gone:
             self._pool.clear(role)
         if changed:
-            with self._lock:
+            with self._remembering:
                 self.version += 1
                 self._described.clear()
 
@@ -121,13 +124,13 @@ class Shadow:
         """
         given = tuple(0 if oid == types.UNKNOWN else oid for oid in parameters)
         key = (sql, given, settings.search_path, user, self.version)
-        with self._lock:
+        with self._remembering:
             if (known := self._described.get(key)) is not None:
                 self._described.move_to_end(key)
                 return known
         described = self._tried(lambda: self._describe(sql, given, user, settings))
         if len(sql) <= _LONG:
-            with self._lock:
+            with self._remembering:
                 self._described[key] = described
                 while len(self._described) > _REMEMBERED:
                     self._described.popitem(last=False)
