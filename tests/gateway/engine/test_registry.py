@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 from penstock.errors import SqlError
 from penstock.gateway.base import Client, State, User
-from penstock.gateway.engine.registry import Registry, new_id
+from penstock.gateway.engine.registry import Registry, made_at, new_id
 
 ANN, BOB, ADMIN = User("ann"), User("bob"), User("root", admin=True)
 
@@ -58,3 +60,10 @@ def test_names_are_short_and_differ() -> None:
     names = {new_id() for _ in range(1_000)}
     assert len(names) == 1_000
     assert max(map(len, names)) <= 20
+    assert abs((made_at(names.pop()) or 0) - time.time()) < 60
+    assert made_at("something else") is None
+
+
+def test_a_long_statement_is_told_by_its_beginning() -> None:
+    query = Registry().open(Client(ANN, "http"), "x" * 1_000_000, lambda: None)
+    assert len(query.info.sql) < 20_000

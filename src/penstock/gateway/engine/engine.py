@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from penstock.gateway.engine.plans import CatalogPlan, ExplainPlan, ShadowPlan, 
 from penstock.gateway.engine.registry import Registry
 from penstock.gateway.engine.running import SparkExecution, Workplace
 from penstock.gateway.engine.sessions import Sessions
+from penstock.gateway.engine.spool import sweep
 from penstock.spark.session import is_alive
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from penstock.gateway.tables import Tables
 
 _ADMIN = User("penstock", admin=True)
+_PATIENCE = 10.0
 
 
 class SparkEngine(Engine):
@@ -65,6 +68,7 @@ class SparkEngine(Engine):
         self._refreshing = threading.Lock()
         self._refreshed: tuple[int, tuple[User, ...]] | None = None
         self._stopped = False
+        threading.Thread(target=sweep, args=[spool], name="penstock-sweep", daemon=True).start()
 
     def connect(self, client: Client, settings: Settings) -> SparkConnection:
         return SparkConnection(self, client, settings)
@@ -99,11 +103,14 @@ class SparkEngine(Engine):
                 self._refreshed = now
 
     def stop(self) -> None:
-        """Cancel what runs and take no more."""
+        """Cancel what runs and take no more. Waits a while for what Spark does not give up at once."""
         self._stopped = True
         for info in self._registry.infos(_ADMIN):
             self._registry.cancel(info.id, _ADMIN)
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        deadline = time.monotonic() + _PATIENCE
+        while self.load() != (0, 0) and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     def _prepare(self, sql: str, parameters: Sequence[int], client: Client, settings: Settings) -> Prepared:
         if self._refreshed is None or self._refreshed[0] != self._tables.version:
@@ -121,9 +128,10 @@ class SparkEngine(Engine):
             change = self._change(prepared, plan, client.user, settings)
             return CatalogExecution(self._registry, client, prepared, change)
         spark, timeout = self._sessions.of(settings.timezone), settings.statement_timeout
+        search_path = settings.search_path
 
         def renew(old: SparkPlan) -> SparkPlan:
-            return self._planner.renewed(old, client.user, settings)
+            return self._planner.renewed(old, client.user, search_path)
 
         if isinstance(plan, ExplainPlan):
             return ExplainExecution(self.workplace, client, prepared, plan, renew, spark, values, timeout)

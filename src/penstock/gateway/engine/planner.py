@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -41,11 +41,9 @@ if TYPE_CHECKING:
     from penstock.gateway.shadow import Description, Shadow
     from penstock.gateway.tables import Relation, Tables
 
-T = TypeVar("T")
-
 _KEPT = 1_000
-_LONGEST = 64 << 10
-"""Longer statements are not kept: they are not repeated, and would fill the memory."""
+_LETTERS = 2 << 20
+"""All texts of the plans that are kept together; a plan takes some fifty times the memory of its text."""
 # What PostgreSQL does not know may be known to Spark: syntax, functions, types, and what it has not built.
 _MAYBE_SPARK = frozenset({"42601", "42883", "42704", "0A000", "42804", "42846", "42P18", "22P02", "42809"})
 _QUERY_PLAN = Column("QUERY PLAN", pa.string(), pg.TEXT, nullable=False)
@@ -61,6 +59,7 @@ class Planner:
         self._kept = kept
         self._lock = threading.Lock()
         self._plans: OrderedDict[tuple[object, ...], Prepared] = OrderedDict()
+        self._letters = 0
 
     def prepare(self, sql: str, oids: Sequence[int], user: User, settings: Settings) -> Prepared:
         """Understand one statement, or remember that it was understood before."""
@@ -79,22 +78,26 @@ class Planner:
                 self._plans.move_to_end(key)
                 return found
         prepared = self._prepared(sql, oids, user, settings)
-        if len(sql) <= _LONGEST:
-            with self._lock:
-                self._plans[key] = prepared
-                while len(self._plans) > self._kept:
-                    self._plans.popitem(last=False)
+        self._keep(key, prepared)
         return prepared
+
+    def _keep(self, key: tuple[object, ...], prepared: Prepared) -> None:
+        with self._lock:
+            if self._plans.setdefault(key, prepared) is prepared:
+                self._letters += len(prepared.sql)
+            while self._plans and (len(self._plans) > self._kept or self._letters > _LETTERS):
+                _, gone = self._plans.popitem(last=False)
+                self._letters -= len(gone.sql)
 
     def _prepared(self, sql: str, oids: Sequence[int], user: User, settings: Settings) -> Prepared:
         command = classify(sql)
         if isinstance(command, Query):
-            plan = _placed(command.offset, lambda: self._query(command.text, oids, user, settings))
+            plan = self._within(command.offset, command.text, oids, user, settings)
             return Prepared(sql, command.tag, plan.parameters, plan.columns, plan)
         if isinstance(command, Explain):
             return self._explain(sql, command, oids, user, settings)
         if isinstance(command, CreateView):
-            names = _placed(command.offset, lambda: self._view_columns(command, user, settings))
+            names = self._view_columns(command, user, settings)
             return Prepared(sql, command.tag, plan=CatalogPlan(command, names))
         if isinstance(command, (CreateTable, CreateSchema, Drop)):
             return Prepared(sql, command.tag, plan=CatalogPlan(command))
@@ -111,7 +114,7 @@ class Planner:
                 sqlstate="0A000",
                 hint="use FORMAT TEXT or FORMAT JSON",
             )
-        plan = _placed(command.offset, lambda: self._query(command.query, oids, user, settings))
+        plan = self._within(command.offset, command.query, oids, user, settings)
         if isinstance(plan, SparkPlan):
             return Prepared(sql, command.tag, plan.parameters, (_QUERY_PLAN,), ExplainPlan(command, plan))
         shadowed = self._of_shadow(sql, oids, user, settings)
@@ -119,10 +122,22 @@ class Planner:
 
     def _view_columns(self, command: CreateView, user: User, settings: Settings) -> tuple[str, ...]:
         """What the query of a view gives. A wrong one is refused here, and never enters the catalog."""
-        plan = self._query(command.query, (), user, settings)
+        plan = self._within(command.offset, command.query, (), user, settings)
         if plan.parameters:
             raise SqlError("a view cannot have parameters", sqlstate="42P02")
         return tuple(column.name for column in plan.columns or ())
+
+    def _within(
+        self, offset: int, text: str, oids: Sequence[int], user: User, settings: Settings
+    ) -> SparkPlan | ShadowPlan:
+        """A query that stands in a statement: errors tell their place in the whole."""
+        try:
+            plan = self._query(text, oids, user, settings)
+        except SqlError as error:
+            if offset and error.position is not None:
+                error.position = max(0, error.position + offset)
+            raise
+        return replace(plan, offset=offset) if isinstance(plan, SparkPlan) else plan
 
     def _query(
         self, text: str, oids: Sequence[int], user: User, settings: Settings
@@ -173,7 +188,7 @@ class Planner:
         refused: SqlError | None,
     ) -> SparkPlan:
         calls = named(analysis)
-        relations = self._relations(analysis, calls, user, settings)
+        relations = self._relations(analysis, calls, user, settings.search_path)
         description: Description | None = None
         if refused is None and analysis.dialect == "postgres" and self._shadow_usable():
             assert self._shadow is not None
@@ -191,12 +206,12 @@ class Planner:
             # Both refuse it. PostgreSQL knows the place in the client's own text.
             raise (refused if refused is not None and refused.sqlstate != "42601" else error) from error
 
-    def renewed(self, plan: SparkPlan, user: User, settings: Settings) -> SparkPlan:
+    def renewed(self, plan: SparkPlan, user: User, search_path: Sequence[str]) -> SparkPlan:
         """The plan with its relations as they are now, which may be long after it was made."""
-        return replace(plan, relations=self._relations(plan.analysis, plan.calls, user, settings))
+        return replace(plan, relations=self._relations(plan.analysis, plan.calls, user, search_path))
 
     def _relations(
-        self, analysis: Analysis, calls: Mapping[Path, Call], user: User, settings: Settings
+        self, analysis: Analysis, calls: Mapping[Path, Call], user: User, search_path: Sequence[str]
     ) -> dict[Path, Relation]:
         found: dict[Path, Relation] = {
             path: self._tables.function(call.name, call.arguments, user) for path, call in calls.items()
@@ -205,7 +220,7 @@ class Planner:
             if ref.path in found:
                 continue
             try:
-                found[ref.path] = self._tables.find(ref.path, settings.search_path, user)
+                found[ref.path] = self._tables.find(ref.path, search_path, user)
             except SqlError as error:
                 if error.position is None:
                     error.position = ref.position
@@ -232,13 +247,3 @@ def _parameters(oids: Sequence[int], count: int, description: Description | None
         return tuple(description.parameters)
     given = [*oids, *[0] * (count - len(oids))]
     return tuple(pg.TEXT if oid in (0, pg.UNKNOWN) else oid for oid in given)
-
-
-def _placed(offset: int, work: Callable[[], T]) -> T:
-    """Errors inside a part of a statement, with their place in the whole."""
-    try:
-        return work()
-    except SqlError as error:
-        if offset and error.position is not None:
-            error.position = max(0, error.position + offset)
-        raise

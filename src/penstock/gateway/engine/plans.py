@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from penstock.dialect.statements import CreateSchema, CreateTable, CreateView, Drop, Explain
 from penstock.dialect.translate import Target, respell, translate
+from penstock.errors import SqlError
 from penstock.gateway import types as pg
 from penstock.gateway.base import Column
 from penstock.gateway.engine.arguments import arguments
@@ -37,6 +38,8 @@ class SparkPlan:
     """Those of the relations that are calls of functions."""
     parameters: tuple[int, ...]
     columns: tuple[Column, ...] = ()
+    offset: int = 0
+    """Where ``sql`` begins in the client's statement."""
     texts: dict[object, str] = field(default_factory=dict, repr=False)
     """The translation for each way in which the relations were named and shaped."""
 
@@ -45,6 +48,12 @@ class SparkPlan:
         """Whether the statement itself says that its result is small."""
         limit = self.analysis.limit
         return self.analysis.aggregate or (limit is not None and limit <= _FEW)
+
+    def placed(self, error: SqlError) -> SqlError:
+        """An error in the query, with its place in the client's statement."""
+        if self.offset and error.position is not None:
+            error.position = max(0, error.position + self.offset)
+        return error
 
     def text(self, spark: SparkSession, query: str) -> str:
         """The statement in Spark SQL, with its relations bound for ``query``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import threading
 import time
@@ -13,12 +14,19 @@ from penstock.errors import SqlError
 from penstock.gateway.base import Client, QueryInfo, State, User
 
 KEPT = 1_000
+_LONGEST = 10_000
+"""Longer statements are told by their beginning: many are remembered."""
 _FINAL = frozenset({State.FINISHED, State.FAILED, State.CANCELED})
 
 
 def new_id() -> str:
     """A short name that no other query has; later ones sort after earlier ones."""
     return f"{time.time_ns() // 1_000_000:011x}{secrets.token_hex(3)}"
+
+
+def made_at(query: str) -> float | None:
+    """When an id was made, in seconds since 1970; None for what is no id."""
+    return int(query[:11], 16) / 1_000 if re.fullmatch(r"[0-9a-f]{17}", query) else None
 
 
 class Query:
@@ -33,7 +41,7 @@ class Query:
             protocol=client.protocol,
             address=client.address,
             application=client.application,
-            sql=sql,
+            sql=sql if len(sql) <= _LONGEST else f"{sql[:_LONGEST]}…",
             state=State.QUEUED,
             submitted=time.time(),
         )

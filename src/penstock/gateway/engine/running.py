@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -112,19 +113,25 @@ class SparkExecution(Execution):
             self._begun = True
         try:
             with job_tag(self._spark, self.job):
-                # Where Spark schedules fairly, it does so between pools: as many as there are places.
-                pool = threading.current_thread().name
-                self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
                 self._query.move(State.PLANNING)
+                self._set_properties()
                 self._plan = self._renew(self._plan)
                 self._produce()
         except BaseException as error:
-            self._error = translated(error, self._plan.sql)
+            self._error = self._plan.placed(translated(error, self._plan.sql))
         finally:
-            self._plan.release(self._spark, self.id)
+            with suppress(Exception):
+                self._plan.release(self._spark, self.id)
             self._ended.set()
             self._news.set()
             self._leave_when_done()
+
+    def _set_properties(self) -> None:
+        context = self._spark.sparkContext
+        # Where Spark schedules fairly, it does so between pools: there are as many as there are places.
+        context.setLocalProperty("spark.scheduler.pool", threading.current_thread().name)
+        # A task that looks at nothing but its rows would run on after it was cancelled.
+        context.setLocalProperty("spark.job.interruptOnCancel", "true")
 
     def _produce(self) -> None:
         shape = shaping.shaped(self._plan.frame(self._spark, self.id, self._values), self._plan.columns)
@@ -213,7 +220,7 @@ class SparkExecution(Execution):
         """Whatever went wrong while a query was being cancelled is the cancellation."""
         if self._why is not None:
             return SqlError(self._why, sqlstate=CANCELED)
-        return translated(error, self._plan.sql)
+        return translated(error)
 
     # Any thread.
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.gateway.engine.registry import made_at
 from penstock.spark.faults import carried
 from penstock.storage import Storage
 
@@ -37,6 +39,7 @@ PIECE = 64 << 20
 _ANSWER = pa.schema([("part", pa.int32()), ("pieces", pa.string())])
 _DDL = "part int, pieces string"
 _WAIT = 0.02
+_DAY = 86_400.0
 
 
 def _name(part: int) -> str:
@@ -114,6 +117,20 @@ def _sink(folder: str, name: str) -> Any:
 
     filesystem, root = filesystem_of(storage.root)
     return filesystem.open_output_stream(f"{root}/{name}")
+
+
+def sweep(root: str, older: float = _DAY) -> None:
+    """Delete results that nobody can want any more: those that a process left behind when it died."""
+    storage, now = Storage(root), time.time()
+    with suppress(Exception):
+        if storage.local is not None:
+            names = {each.name for each in storage.local.iterdir()}
+        else:
+            names = {path.partition("/")[0] for path, _ in storage.list()}
+        for name in names:
+            made = made_at(name)
+            if made is not None and now - made > older:
+                storage.delete(name)
 
 
 class Spool:

@@ -1,0 +1,98 @@
+"""What clients are told when Spark fails."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.errors import SqlError, StorageFull
+from penstock.gateway.engine.faults import too_large, translated
+
+
+class Said(Exception):
+    """An error as PySpark raises it."""
+
+    def __init__(
+        self, text: str, condition: str = "", sqlstate: str = "", fragment: str = "", **values: str
+    ) -> None:
+        super().__init__(text)
+        self._given = (condition, sqlstate, values, fragment)
+
+    def getCondition(self) -> str:  # noqa: N802
+        return self._given[0]
+
+    def getSqlState(self) -> str:  # noqa: N802
+        return self._given[1]
+
+    def getMessageParameters(self) -> dict[str, str]:  # noqa: N802
+        return self._given[2]
+
+    def getQueryContext(self) -> list[Any]:  # noqa: N802
+        fragment = self._given[3]
+        return [type("Context", (), {"fragment": lambda self: fragment})()]
+
+
+MALFORMED = 'The value of the type "STRING" cannot be cast to "INT" because it is malformed.'
+CAST = (
+    f"[CAST_INVALID_INPUT] {MALFORMED} Correct the value as per the syntax, or change its target type. "
+    "Use `try_cast` to tolerate malformed input. SQLSTATE: 22018\n== SQL (line 1, position 8) =="
+)
+
+
+def test_codes_are_postgress_and_the_advice_is_left_out() -> None:
+    error = translated(Said(CAST, "CAST_INVALID_INPUT", "22018"))
+    assert error.sqlstate == "22P02"
+    assert (
+        error.what == 'The value \'a\' of the type "STRING" cannot be cast to "INT" because it is malformed.'
+    )
+
+
+@pytest.mark.parametrize(
+    ("condition", "sqlstate", "expected"),
+    [
+        ("AMBIGUOUS_REFERENCE", "42704", "42702"),
+        ("DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES", "42K09", "42804"),
+        ("ARITHMETIC_OVERFLOW", "22003", "22003"),
+        ("SOMETHING_NEW", "42K99", "42000"),
+        ("INTERNAL_ERROR", "XX000", "XX000"),
+        ("FAILED_READ_FILE.NO_HINT", "KD001", "58030"),
+    ],
+)
+def test_conditions_of_spark(condition: str, sqlstate: str, expected: str) -> None:
+    assert translated(Said(f"[{condition}] so it is", condition, sqlstate)).sqlstate == expected
+
+
+def test_known_errors_in_known_words() -> None:
+    column = Said("…", "UNRESOLVED_COLUMN.WITH_SUGGESTION", "42703", "x", objectName="`x`", proposal="`y`")
+    error = translated(column, "SELECT x FROM t")
+    assert (error.what, error.position) == ('column "x" does not exist', 7)
+    assert error.hint is not None and '"y"' in error.hint
+    assert translated(column, "SELECT x, x FROM t").position is None
+    assert translated(Said("…", "DIVIDE_BY_ZERO", "22012")).what == "division by zero"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("java.io.IOException: No space left on device", "53100"),
+        ("java.lang.OutOfMemoryError: Java heap space", "53200"),
+        ("Job 3 cancelled part of cancelled job tags", "57014"),
+        ("whatever\n\tat org.apache", "XX000"),
+    ],
+)
+def test_errors_without_a_code(text: str, expected: str) -> None:
+    error = translated(RuntimeError(text))
+    assert error.sqlstate == expected
+    assert "\n" not in error.what
+
+
+def test_our_own_errors_stay_what_they_are() -> None:
+    own = SqlError("no", sqlstate="42501")
+    assert translated(own) is own
+    assert translated(StorageFull("full")).sqlstate == "53100"
+
+
+def test_results_that_the_driver_refuses() -> None:
+    assert too_large(RuntimeError("… is bigger than spark.driver.maxResultSize (1024.0 MiB)"))
+    assert not too_large(RuntimeError("other"))

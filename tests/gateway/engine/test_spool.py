@@ -1,0 +1,79 @@
+"""Files of a result: attempts that run twice, and what a dead process left."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.gateway.engine.registry import new_id
+from penstock.gateway.engine.spool import Spool, Writer, sweep
+
+if TYPE_CHECKING:
+    import pytest
+
+
+class Task:
+    """What a task knows of itself."""
+
+    def __init__(self, part: int, attempt: int) -> None:
+        self.partitionId, self.taskAttemptId = lambda: part, lambda: attempt
+
+
+def write(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, part: int, attempt: int, rows: int, piece: int = 1 << 20
+) -> list[str]:
+    """Run one task here: the pieces that it says its partition has."""
+    monkeypatch.setattr("pyspark.TaskContext.get", lambda: Task(part, attempt))
+    batches = (pa.RecordBatch.from_pydict({"n": [n]}) for n in range(rows))
+    [answer] = Writer(str(folder), piece)(batches)
+    assert answer.column(0).to_pylist() == [part]
+    pieces: list[str] = json.loads(answer.column(1)[0].as_py())
+    return pieces
+
+
+def test_the_first_attempt_counts_and_a_second_one_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = Spool(str(tmp_path), "q")
+    first = write(monkeypatch, tmp_path / "q", 0, 7, 3)
+    second = write(monkeypatch, tmp_path / "q", 0, 8, 5)
+    assert first == second == ["part-00000-7-0.arrow"]
+    assert sorted(f.name for f in (tmp_path / "q").iterdir()) == ["part-00000", "part-00000-7-0.arrow"]
+    rows = [batch.column(0)[0].as_py() for batch in spool.batches(lambda _: True)]
+    assert rows == [0, 1, 2]
+    # What was sent is deleted; that it was there is remembered.
+    assert [f.name for f in (tmp_path / "q").iterdir()] == ["part-00000"]
+    spool.delete()
+    assert not (tmp_path / "q").exists()
+
+
+def test_partitions_are_read_in_order_as_they_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool, folder = Spool(str(tmp_path), "q"), tmp_path / "q"
+    write(monkeypatch, folder, 1, 1, 2)
+    waits: list[float] = []
+
+    def check(seconds: float) -> bool:
+        waits.append(seconds)
+        if len(waits) == 1:
+            write(monkeypatch, folder, 0, 2, 0)
+        return len(waits) > 2
+
+    assert [batch.column(0)[0].as_py() for batch in spool.batches(check)] == [0, 1]
+    assert len(waits) == 3
+
+
+def test_pieces_are_of_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Spool(str(tmp_path), "q")
+    assert len(write(monkeypatch, tmp_path / "q", 0, 1, 10, piece=500)) > 1
+
+
+def test_old_results_are_swept_and_new_ones_stay(tmp_path: Path) -> None:
+    old, new = f"{1:011x}aaaaaa", new_id()
+    for name in (old, new, "other"):
+        (tmp_path / name).mkdir()
+    sweep(str(tmp_path))
+    assert sorted(f.name for f in tmp_path.iterdir()) == sorted([new, "other"])
+    sweep(str(tmp_path / "nowhere"))
