@@ -30,6 +30,7 @@ from penstock.gateway.pgwire.server import PgServer
 from penstock.gateway.settings import Settings
 
 BATCH = 10_000
+WIDE = 2_000
 _NAMES = {"int": types.INT4, "int4": types.INT4, "int8": types.INT8, "text": types.TEXT, "bytea": types.BYTEA}
 _NAMES |= {"float8": types.FLOAT8, "bool": types.BOOL, "date": types.DATE, "numeric": types.NUMERIC}
 _NAMES |= {"timestamptz": types.TIMESTAMPTZ, "uuid": types.UUID}
@@ -179,10 +180,11 @@ class _Execution(Execution):
             self._check()
         else:
             above = int(str(self.values[0])) + 1 if self.values else 0
-            for start in range(above, what, BATCH):
+            size, padding = (WIDE, 1000) if kind == "wide" else (BATCH, 0)
+            for start in range(above, what, size):
                 self._check()
                 self.engine.count(made=1)
-                yield _numbers(start, min(what, start + BATCH), 1000 if kind == "wide" else 0)
+                yield _numbers(start, min(what, start + size), padding)
             self._check()
 
     def _one(self, plan: list[object]) -> pa.RecordBatch:

@@ -189,10 +189,13 @@ def test_tls_and_direct_tls(secured: Serving, authority: Authority) -> None:
 
 
 def test_direct_tls_needs_its_protocol(secured: Serving, authority: Authority) -> None:
-    with socket.create_connection(("127.0.0.1", secured.port), 10) as plain:
-        with _client_context(authority).wrap_socket(plain, server_hostname="localhost") as wrapped:
-            wrapped.sendall(startup(SOMEONE))
-            assert wrapped.recv(1) == b"E"
+    context = _client_context(authority)
+    with (
+        socket.create_connection(("127.0.0.1", secured.port), 10) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as wrapped,
+    ):
+        wrapped.sendall(startup(SOMEONE))
+        assert wrapped.recv(1) == b"E"
 
 
 def test_what_comes_before_tls_is_not_believed(secured: Serving) -> None:

@@ -203,8 +203,10 @@ class Channel(asyncio.Protocol):
             if self.lost:
                 raise Gone
             self._queued += size
-        data = buffers[0] if len(buffers) == 1 else b"".join(buffers)
-        self._loop.call_soon_threadsafe(self._send, data, size)
+        # Small ones go in one piece; of large ones no second copy is made.
+        whole = [b"".join(buffers)] if size < PENDING and len(buffers) > 1 else buffers
+        self._loop.call_soon_threadsafe(self._send, whole, size)
+        del buffers, whole
         if size < AHEAD and not self._paused and self._queued < PENDING:
             return
         with self._state:
@@ -245,8 +247,9 @@ class Channel(asyncio.Protocol):
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def _send(self, data: Buffer, size: int) -> None:
-        self.write(data)
+    def _send(self, buffers: Sequence[Buffer], size: int) -> None:
+        for data in buffers:
+            self.write(data)
         with self._state:
             self._queued -= size
             self._state.notify_all()

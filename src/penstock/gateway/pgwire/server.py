@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from penstock.errors import SqlError
-from penstock.gateway.base import Client, Engine
+from penstock.gateway.base import Client, Connection, Engine
 from penstock.gateway.pgwire import frontend, messages
 from penstock.gateway.pgwire.channel import Channel, Gone
 from penstock.gateway.pgwire.protocol import PgSession
 from penstock.gateway.pgwire.session import as_sql_error
 from penstock.gateway.pgwire.startup import Access, Greeted, Greeter, Key, within
 from penstock.gateway.pgwire.threads import Workers
+from penstock.gateway.settings import Settings
 
 ALPN = "postgresql"
 _BACKLOG = 1024
@@ -272,13 +273,27 @@ class PgServer:
             raise SqlError(why, sqlstate="57P03")
         greeted = await greeter.greet(opening, self._number())
         client = Client(greeted.user, "pgwire", guest.address, greeted.settings.application_name)
-        connection = await self._block(lambda: self._engine.connect(client, greeted.settings))
+        connection = await self._connect(client, greeted.settings)
         if channel.lost or self._closing:
             self._control.run(connection.close)
             raise Gone
+        self._greeting.pop(guest, None)
         self._welcome(greeted, PgSession(connection, channel), channel)
         _log.debug("%s came in from %s", greeted.user.name, guest.address)
         return True
+
+    async def _connect(self, client: Client, settings: Settings) -> Connection:
+        connecting = asyncio.ensure_future(self._block(lambda: self._engine.connect(client, settings)))
+        try:
+            return await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            # The engine goes on with it in its thread, and nobody will come for what it gives.
+            connecting.add_done_callback(self._unwanted)
+            raise
+
+    def _unwanted(self, connecting: asyncio.Future[Connection]) -> None:
+        if not connecting.cancelled() and connecting.exception() is None:
+            self._control.run(connecting.result().close)
 
     def _number(self) -> int:
         """A number for a session that no other has; clients take it for a process id."""

@@ -1,0 +1,106 @@
+"""Clients that go away, change their mind, or do not read."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+
+import psycopg
+import pytest
+
+from tests.gateway.pgwire.raw import SYNC, Raw, bind, error, execute, parse, query, rows
+from tests.gateway.pgwire.standin import Serving
+from tests.gateway.pgwire.waiting import wait_until
+
+
+def _idle(server: Serving, clients: int = 0) -> None:
+    wait_until(lambda: server.engine.running == 0 and server.engine.clients == clients)
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_a_client_that_goes_away_cancels_its_query(server: Serving, reset: bool) -> None:
+    server.engine.canceled.clear()
+    with Raw(server.port) as client:
+        client.enter()
+        client.send(query("SELECT * FROM slow()"))
+        assert server.engine.started.acquire(timeout=10)
+        if reset:
+            client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    _idle(server)
+    assert len(server.engine.canceled) == 1
+
+
+def test_a_client_that_sent_much_ahead_and_went_away_is_noticed(server: Serving) -> None:
+    ahead = parse("SELECT 1") + bind() + execute() + SYNC
+    with Raw(server.port) as client:
+        client.enter()
+        client.send(query("SELECT * FROM slow()"))
+        assert server.engine.started.acquire(timeout=10)
+        # More than is read ahead, so that the end of the connection is not read either.
+        client.send(ahead * (300_000 // len(ahead)))
+    _idle(server)
+
+
+def test_psycopg_cancels(server: Serving) -> None:
+    with psycopg.connect(server.url, autocommit=True) as client:
+
+        def cancel() -> None:
+            server.engine.started.acquire(timeout=10)
+            client.cancel_safe()
+
+        thread = threading.Thread(target=cancel)
+        thread.start()
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            client.execute("SELECT * FROM slow()")
+        thread.join()
+        assert client.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_slow_reader_slows_the_query(server: Serving) -> None:
+    server.engine.made = 0
+    with Raw(server.port) as client:
+        client.enter()
+        # 4 GB, of which a part of a batch is read.
+        client.send(query("SELECT * FROM wide(4000000)"))
+        assert client.read()[0] == "T"
+        wait_until(lambda: server.engine.made > 0)
+        before = -1
+        while before != server.engine.made:
+            before = server.engine.made
+            for _ in range(20):
+                with Raw(server.port) as other:
+                    other.enter()
+                    assert rows(other.ask(query("SELECT 1"))) == [[b"1"]]
+        # What fits into the buffers of two sockets and a part or two besides.
+        assert server.engine.made <= 10
+        for _ in range(10_000):
+            assert client.read()[0] == "D"
+        assert server.engine.made <= 15
+    _idle(server)
+
+
+def test_a_cursor_is_read_no_further_than_asked(server: Serving) -> None:
+    server.engine.made = 0
+    with Raw(server.port) as client:
+        client.enter()
+        client.ask(query("BEGIN; DECLARE c CURSOR FOR SELECT * FROM numbers(1000000000000)"))
+        for _ in range(3):
+            assert len(rows(client.ask(query("FETCH 100 c")))) == 100
+        assert server.engine.made == 1
+        assert server.engine.running == 1
+    _idle(server)
+
+
+def test_cancel_between_statements_of_one_message(server: Serving) -> None:
+    with Raw(server.port) as client:
+        client.enter()
+        client.send(query("SELECT 1; SELECT * FROM slow(); SELECT 2"))
+        assert server.engine.started.acquire(timeout=10)
+        with psycopg.connect(server.url):
+            pass
+        for _, session, _ in list(server.server._sessions.values()):
+            session.cancel()
+        said = client.read_until()
+        assert error(said)["C"] == "57014" and rows(said) == [[b"1"]]
+    _idle(server)
