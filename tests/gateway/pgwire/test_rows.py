@@ -176,6 +176,16 @@ def test_a_type_is_sent_as_postgres_sends_it(real: psycopg.Connection, array: pa
         agree(real, array.drop_null())
 
 
+@pytest.mark.parametrize(
+    "kind", sorted({str(array.type): array.type for _, array in CASES}.items()), ids=lambda it: it[0]
+)
+def test_arrays_without_an_element(real: psycopg.Connection, kind: tuple[str, pa.DataType]) -> None:
+    array = pa.nulls(2, pa.list_(kind[1]))
+    described = types.column("x", array.type)
+    if types.element(described.oid) is not None:
+        agree(real, pa.concat_arrays([array, pa.ListArray.from_arrays([0, 0], pa.nulls(0, kind[1]))]))
+
+
 ZONES = ["UTC", "Europe/Berlin", "Asia/Kolkata", "America/New_York", "Africa/Monrovia", "Australia/Lord_Howe",
          "Asia/Kathmandu", "Pacific/Apia", "Europe/Dublin", "America/Sao_Paulo"]  # fmt: skip
 

@@ -118,19 +118,23 @@ def _uuid_binary(array: pa.Array) -> Field:
 def array_binary(array: pa.Array, inner: int) -> pa.Array:
     """Dimensions, whether there are nulls, the type; then each element with its length."""
     flat, lists = list_parts(array)
-    elements = binary_field(flat, inner)
-    lengths = np.broadcast_to(np.asarray(elements.lengths, ">i4"), len(flat)).astype(">i4")
-    if len(flat):
-        pieces = Pieces(len(flat))
-        pieces.cells(cells_of(lengths))
-        pieces.field(elements)
-        encoded = pieces.values()
-    else:
-        encoded = pa.array([], pa.binary())
+    encoded, missing = _elements(flat, inner)
     bodies = pc.binary_join(regrouped(lists, encoded), b"")
     counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
-    heads = pc.if_else(pa.array(counts == 0), _empty_head(inner), _heads(counts, lengths < 0, inner))
+    heads = pc.if_else(pa.array(counts == 0), _empty_head(inner), _heads(counts, missing, inner))
     return pc.binary_join_element_wise(heads, bodies, b"")
+
+
+def _elements(flat: pa.Array, inner: int) -> tuple[pa.Array, np.ndarray]:
+    """Each element after its length, and which are NULL."""
+    if not len(flat):
+        return pa.array([], pa.binary()), np.empty(0, np.bool_)
+    elements = binary_field(flat, inner)
+    lengths = np.broadcast_to(np.asarray(elements.lengths, ">i4"), len(flat)).astype(">i4")
+    pieces = Pieces(len(flat))
+    pieces.cells(cells_of(lengths))
+    pieces.field(elements)
+    return pieces.values(), lengths < 0
 
 
 def _empty_head(inner: int) -> pa.Scalar:

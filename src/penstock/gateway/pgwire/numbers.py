@@ -262,15 +262,13 @@ def _packed(
     head[:, 2] = np.where(negative, _NEGATIVE, 0)
     head[:, 3] = scale
     lengths = last - first + 4
-    for start in np.flatnonzero(np.bincount(first)).tolist():
-        chosen = first == start
-        if chosen.all():
-            table[:, start : start + 4] = head
-        else:
-            table[chosen, start : start + 4] = head[chosen]
+    starts = np.arange(0, table.size, width + 4) + first
+    # Four cells at any place, as one number: all heads are written in one go.
+    windows: npt.NDArray[np.uint64] = np.ndarray((table.size - 3,), np.uint64, table.data, strides=(2,))
+    windows[starts] = head.view(np.uint64)[:, 0]
     offsets = np.zeros(count + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
-    places = np.repeat(np.arange(0, table.size, width + 4) + first - offsets[:-1], lengths)
+    places = np.repeat(starts - offsets[:-1], lengths)
     places += np.arange(len(places))
     kept = table.ravel().take(places)
     return Varying(varying(kept, offsets * np.int32(2), nulls(array) if array.null_count else None))

@@ -150,7 +150,7 @@ def _nested_text(array: pa.Array, oid: int, style: Style) -> Field:
 def array_text(array: pa.Array, inner: int, style: Style) -> pa.Array:
     """``{1,NULL,"two words"}``."""
     flat, lists = list_parts(array)
-    fields = text_field(flat, inner, style).values()
+    fields = text_field(flat, inner, style).values() if len(flat) else pa.array([], pa.binary())
     texts = pc.if_else(pa.array(nulls(fields)), "NULL", _quoted(fields, flat.type, inner))
     joined = pc.binary_join(regrouped(lists, texts.cast(pa.binary())), b",")
     return pc.binary_join_element_wise(pa.scalar(b"{"), joined, pa.scalar(b"}"), b"")
