@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -27,6 +30,14 @@ TABLES = [
     TableInfo("Sales 2", 'odd "name"', "table", pa.schema([('a "b"', pa.int32()), ("Ä", pa.date32())])),
     TableInfo("sys", "queries", "system", pa.schema([("id", pa.string()), ("rows", pa.int64())])),
 ]
+
+
+@contextmanager
+def open_folder() -> Iterator[Path]:
+    """A folder that also another user can walk through, unlike pytest's own."""
+    with tempfile.TemporaryDirectory(prefix="penstock-shadow-") as name:
+        Path(name).chmod(0o711)
+        yield Path(name) / "shadow"
 
 
 def ask(

@@ -7,16 +7,17 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.gateway.shadow import Shadow
-from tests.gateway.shadow.asking import PETER, RITA, TABLES
+from tests.gateway.shadow.asking import PETER, RITA, TABLES, open_folder
 
 
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shadow]:
-    shadow = Shadow(tmp_path_factory.mktemp("shadow"))
-    shadow.start()
-    assert shadow.problem is None
-    yield shadow
-    shadow.stop()
+def shared() -> Iterator[Shadow]:
+    with open_folder() as folder:
+        shadow = Shadow(folder)
+        shadow.start()
+        assert shadow.problem is None
+        yield shadow
+        shadow.stop()
 
 
 @pytest.fixture

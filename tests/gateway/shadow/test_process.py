@@ -15,7 +15,7 @@ import pytest
 from penstock.errors import SqlError
 from penstock.gateway.settings import Settings
 from penstock.gateway.shadow import Shadow
-from tests.gateway.shadow.asking import PETER, TABLES, ask
+from tests.gateway.shadow.asking import PETER, TABLES, ask, open_folder
 
 HOLDER = """
 import sys, threading
@@ -33,8 +33,9 @@ sys.stdin.read()
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "shadow"
+def folder() -> Iterator[Path]:
+    with open_folder() as path:
+        yield path
 
 
 def _started(folder: Path) -> Shadow:
@@ -146,6 +147,20 @@ def test_two_on_one_folder_do_not_meet(own: Shadow, folder: Path) -> None:
     assert ask(other, "select to_regclass('orders')") == [[None]]
     other.stop()
     assert ask(own, "select to_regclass('orders')") == [["orders"]]
+
+
+def test_a_folder_that_is_shut_or_has_a_long_name_will_do(tmp_path: Path) -> None:
+    folder = tmp_path / ("long" * 20) / "shadow"
+    tmp_path.chmod(0o700)
+    shadow = _started(folder)
+    assert ask(shadow, "select 1") == [["1"]]
+    assert shadow._cluster is not None
+    elsewhere = shadow._cluster._sockets
+    assert folder not in elsewhere.parents
+
+    shadow.stop()
+
+    assert not elsewhere.exists()
 
 
 def _holder(folder: Path) -> tuple[subprocess.Popen[str], Path]:

@@ -80,9 +80,14 @@ class Cluster:
 
     def stop(self) -> None:
         self._end()
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        if self._lock is None:
+            return
+        # What is not in the folder that we were given is not left lying about.
+        for path in (self._sockets, self._slot):
+            if self._folder.absolute() not in path.parents:
+                shutil.rmtree(path, ignore_errors=True)
+        self._lock.close()
+        self._lock = None
 
     # ---------------------------------------------------------------- folders
 
@@ -113,7 +118,7 @@ class Cluster:
         if account is None:
             return folder
         # As root another user must reach it. We open no doors for that: if one is shut, we go elsewhere.
-        if reachable(folder / "0" / "data", account):
+        if reachable(folder / "0", account):
             return folder
         return self._short()
 
