@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -41,6 +41,7 @@ class Front:
         self._sources = sources
         self._reception = reception
         self._running = ExitStack()
+        self._connections: Callable[[], int] = lambda: 0
         self.ports: dict[str, int] = {}
         """Where each protocol is spoken: ``sql``, ``web`` and ``rpc``."""
 
@@ -55,6 +56,10 @@ class Front:
     def stop(self) -> None:
         """Say goodbye to clients and listen no more."""
         self._running.close()
+
+    def connections(self) -> int:
+        """How many clients of PostgreSQL's protocol are in."""
+        return self._connections()
 
     def _pgwire(self, started: ExitStack) -> None:
         from penstock.gateway.pgwire.server import Limits, PgServer
@@ -76,6 +81,7 @@ class Front:
             raise _taken("serve.port", serve.bind_address, serve.port, error) from error
         started.callback(lambda: loop.run(server.stop()))
         self.ports["sql"] = server.port
+        self._connections = lambda: server.connections
 
     def _flight(self, started: ExitStack) -> None:
         from penstock.gateway.flight import FlightSqlServer

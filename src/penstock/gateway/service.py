@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,8 @@ from penstock.storage import Storage
 from penstock.store.base import Store
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from penstock.gateway.engine.engine import SparkEngine
 
 _log = logging.getLogger(__name__)
@@ -51,6 +53,7 @@ class Service:
             conf={**_settings(config), **config.spark.conf, **(conf or {})},
         )
         self._running = ExitStack()
+        self._spark: SparkSession | None = None
         self.problems: list[str] = []
         """What does not work, for people to read; statements are answered all the same."""
 
@@ -64,6 +67,16 @@ class Service:
     def stop(self) -> None:
         """Cancel what runs and let go of everything."""
         self._running.close()
+
+    def abort(self) -> None:
+        """From another thread than `start`: let go of jobs that it waits for, such as one without workers.
+
+        What would be cancelled may only be begun a moment later: to be repeated until `start` has ended.
+        """
+        spark = self._spark
+        if spark is not None:
+            with suppress(Exception):
+                spark.sparkContext.cancelAllJobs()
 
     def _start(self, started: ExitStack) -> SparkEngine:
         from penstock.gateway.engine.engine import SparkEngine
@@ -80,6 +93,7 @@ class Service:
             self.problems.append(f"clients cannot look at the catalog: {shadow.problem}")
         spark = session.start(self._spark_config, app_name="penstock-gateway")
         started.callback(spark.stop)
+        self._spark = spark
         system = SystemTables(self._store, self._storage, self._config)
         tables = Tables(
             spark,

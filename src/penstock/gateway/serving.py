@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 
 from penstock.config import Config, cache_directory
@@ -15,10 +15,13 @@ from penstock.gateway.access.access import is_loopback
 from penstock.gateway.base import User
 from penstock.gateway.door import Door
 from penstock.gateway.front import Front
+from penstock.gateway.roles.board import workers
 from penstock.gateway.roles.coordinator import Coordinator
 from penstock.gateway.roles.reception import Reception
 from penstock.gateway.roles.worker import WorkerRole
+from penstock.gateway.roles.workers import Life
 from penstock.gateway.service import Service
+from penstock.gateway.web.metrics import Metric, one
 from penstock.gateway.web.sources import StoreSources
 from penstock.storage import Storage
 from penstock.store.base import Store
@@ -55,12 +58,13 @@ class Server:
         access = Access(self._users, host=config.serve.bind_address, tls=config.tls is not None)
         coordinates = config.serve.role == "coordinator"
         reception = Reception(self._store, config.cluster) if coordinates else None
-        sources = StoreSources(self._store, self._storage, config)
+        sources = _Sources(self._store, self._storage, config)
         with ExitStack() as running:
             answer = reception.answer if reception is not None else None
             front = Front(config, door, access, sources, answer)
             front.start()
             running.callback(front.stop)
+            sources.connections = front.connections
             self._greet(front, access)
             if reception is None:
                 self._alone(door)
@@ -130,6 +134,20 @@ class Server:
         self._tell(f"Arrow grpc{'+tls' if self._config.tls else ''}://{shown}:{ports['rpc']}", {})
         self._tell(f"web   {scheme}://{shown}:{ports['web']}/", {})
         self._tell(access.notice(), {"access": access.notice()})
+
+
+class _Sources(StoreSources):
+    """What the store knows, and what only this process does."""
+
+    connections: Callable[[], int] = staticmethod(lambda: 0)
+
+    def metrics(self) -> Iterable[Metric]:
+        text = "Clients of PostgreSQL's protocol that are in."
+        alive = sum(worker.state == Life.ALIVE for worker in workers(self._store))
+        return [
+            one("penstock_pgwire_connections", "gauge", text, self.connections()),
+            one("penstock_workers", "gauge", "Workers that live.", alive),
+        ]
 
 
 def worker(config: Config, tell: Tell) -> WorkerRole:

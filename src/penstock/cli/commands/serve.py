@@ -46,9 +46,9 @@ def command(
     worker_id: str | None,
     master: str | None,
 ) -> int:
-    """Answer SQL from psql, Arrow clients and HTTP, until Ctrl-C or SIGTERM.
+    """Answer SQL from psql, Arrow clients and HTTP.
 
-    Tables are those of [[tables]] in penstock.toml, of CREATE VIEW and CREATE TABLE, the outputs of runs and
+    It serves until Ctrl-C or SIGTERM. Tables are those of [[tables]] in penstock.toml, of CREATE VIEW and CREATE TABLE, the outputs of runs and
     streams, and the state of the system in the schema sys.
     """
     desk.flags(

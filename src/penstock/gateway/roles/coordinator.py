@@ -11,6 +11,7 @@ import logging
 import secrets
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,7 +134,7 @@ class Coordinator:
         serve = self._config.serve
         if not self._own_master:
             service = self._serve(self._config.spark.master, {})
-            self._open(service)
+            self._open(service, token)
             self._tell(f"ready: computing on {self._config.spark.master}")
             return _Term(None, service)
         master, url = processes.start_master(folder, serve.bind_address, self._secret)
@@ -149,15 +150,22 @@ class Coordinator:
                 "spark.executor.memory": _executor_memory(self._config.cluster.worker_memory),
             }
             service = self._serve(url, conf)
-            self._open(service)
+            self._open(service, token)
         except BaseException:
             master.stop()
             raise
         self._tell(f"ready: Spark's master is {url}, waiting for workers on the RPC port")
         return _Term(master, service)
 
-    def _open(self, service: Service) -> None:
-        engine = service.start()
+    def _open(self, service: Service, token: int) -> None:
+        """Start the service and open the door, unless this coordinator should not lead any more by then."""
+        with ThreadPoolExecutor(1, thread_name_prefix="penstock-start") as pool:
+            starting = pool.submit(service.start)
+            while not starting.done():
+                if self._stopping.is_set() or not self._leads(token):
+                    service.abort()
+                wait([starting], _LOOK_EVERY)
+            engine = starting.result()
         for problem in service.problems:
             self._tell(f"warning: {problem}")
         self._door.open(engine)
@@ -165,8 +173,7 @@ class Coordinator:
     def _watch(self, token: int, term: _Term) -> None:
         waited = 0.0
         while not self._stopping.wait(_LOOK_EVERY):
-            leadership = self._node.leadership
-            if leadership is None or leadership.token != token:
+            if not self._leads(token):
                 self._tell("the lease is lost: standing by")
                 return
             if term.master is not None and not term.master.runs:
@@ -177,6 +184,10 @@ class Coordinator:
                 waited = 0.0
                 with suppress(PenstockError):
                     self._reception.sweep()
+
+    def _leads(self, token: int) -> bool:
+        leadership = self._node.leadership
+        return leadership is not None and leadership.token == token
 
 
 def _executor_memory(worker: str) -> str:

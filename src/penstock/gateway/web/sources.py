@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import Config
-from penstock.errors import RunError, UsageError
+from penstock.errors import UsageError
 from penstock.gateway.web.metrics import Metric
 from penstock.gateway.web.values import plain
 from penstock.store.base import Store
@@ -66,14 +66,14 @@ class StoreSources(Sources):
     def runs(self) -> Sequence[Any]:
         from penstock.runner import runs
 
-        return [_run_json(run, self._summary(run)) for run in runs.every(self._store)]
+        return [_run_json(run, runs.summary(self._store, run)) for run in runs.every(self._store)]
 
     def run(self, name: str) -> Any:
         from penstock.claims import Board, State
         from penstock.runner import runs
 
         run = runs.load(self._store, name)
-        summary = self._summary(run)
+        summary = runs.summary(self._store, run)
         owners: Counter[str] = Counter()
         if summary is not None:
             board = Board.open(self._store, run.key)
@@ -107,25 +107,8 @@ class StoreSources(Sources):
             self._observers[name] = StreamObserver(self._store, self._storage, name, cluster, stream)
         return self._observers[name]
 
-    def _summary(self, run: Run) -> Summary | None:
-        """None if a run has no board, because it was not begun or is being dropped."""
-        from penstock.claims import Board
-
-        try:
-            return Board.open(self._store, run.key).summary()
-        except RunError:
-            if any(self._store.scan(f"runs/{run.key}/")):
-                raise
-            return None
-
 
 def _run_json(run: Run, summary: Summary | None) -> dict[str, Any]:
-    return {**run.to_json(), "state": _state(summary), "partitions": plain(summary)}
+    from penstock.runner.runs import state_of
 
-
-def _state(summary: Summary | None) -> str:
-    if summary is None:
-        return "not begun"
-    if summary.pending.partitions + summary.claimed.partitions == 0:
-        return "incomplete" if summary.poisoned.partitions else "complete"
-    return "running" if summary.claimed.partitions > summary.expired.partitions else "resumable"
+    return {**run.to_json(), "state": state_of(summary), "partitions": plain(summary)}
