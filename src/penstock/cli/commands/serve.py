@@ -48,8 +48,8 @@ def command(
 ) -> int:
     """Answer SQL from psql, Arrow clients and HTTP.
 
-    It serves until Ctrl-C or SIGTERM. Tables are those of [[tables]] in penstock.toml, of CREATE VIEW and CREATE TABLE, the outputs of runs and
-    streams, and the state of the system in the schema sys.
+    It serves until Ctrl-C or SIGTERM. Tables are those of [[tables]] in penstock.toml, of CREATE VIEW and
+    CREATE TABLE, the outputs of runs and streams, and the state of the system in the schema sys.
     """
     desk.flags(
         {
