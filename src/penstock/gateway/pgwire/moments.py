@@ -150,8 +150,9 @@ def _constant(text: str, count: int) -> Cells:
 
 def _trimmed(array: pa.Array) -> pa.Array:
     """Without the zeros at the end of the fraction, nor its point if that is all there was."""
-    text = array.cast(pa.string())
-    return pc.ascii_rtrim(pc.ascii_rtrim(text, "0"), ".").cast(pa.binary())
+    # Seen as text, not cast to it: what was just written needs no check for UTF-8.
+    text = pc.ascii_rtrim(array.view(pa.string()), "0")
+    return pc.ascii_rtrim(text, ".").view(pa.binary())
 
 
 def time_text(array: pa.Array) -> Field:
