@@ -186,6 +186,18 @@ def test_cancel_in_the_moment_of_sending_is_not_lost(shadow: Shadow) -> None:
     assert time.monotonic() - began_at < 5
 
 
+def test_close_from_another_thread_ends_it(shadow: Shadow) -> None:
+    asked = relay(shadow, "select pg_sleep(5)")
+    threading.Timer(0.1, asked.close).start()
+    began = time.monotonic()
+
+    with pytest.raises(SqlError) as caught:
+        list(asked.rows(binary=False))
+
+    assert caught.value.sqlstate == "57014"
+    assert time.monotonic() - began < 4
+
+
 def test_statement_timeout_counts(shadow: Shadow) -> None:
     with pytest.raises(SqlError, match="statement timeout") as caught:
         ask(shadow, "select pg_sleep(5)", statement_timeout="50ms")

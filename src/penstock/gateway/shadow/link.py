@@ -61,7 +61,9 @@ class Link:
     @property
     def usable(self) -> bool:
         return (
-            self.conn.status == pq.ConnStatus.OK and self.conn.transaction_status == pq.TransactionStatus.IDLE
+            self.conn.status == pq.ConnStatus.OK
+            and self.conn.transaction_status == pq.TransactionStatus.IDLE
+            and self.conn.pipeline_status == pq.PipelineStatus.OFF
         )
 
     @property
@@ -133,10 +135,7 @@ class Link:
 
     def result(self) -> PGresult | None:
         """The next chunk of rows, or None; raises what PostgreSQL says."""
-        try:
-            result = self._awaited()
-        except psycopg.OperationalError as lost:
-            raise PeerUnreachable("the shadow catalog went away") from lost
+        result = self._awaited()
         if result is None:
             self._check()
             return None
@@ -162,11 +161,10 @@ class Link:
         if state.decode() in _CANNOT_CONNECT:
             return PeerUnreachable("the shadow catalog goes down")
         position = result.error_field(field.STATEMENT_POSITION)
-        what = _text(result.error_field(field.MESSAGE_PRIMARY))
-        detail = _text(result.error_field(field.MESSAGE_DETAIL))
+        hint = result.error_field(field.MESSAGE_HINT) or result.error_field(field.MESSAGE_DETAIL)
         return SqlError(
-            f"{what} ({detail.rstrip('.')})" if detail else what,
-            hint=_text(result.error_field(field.MESSAGE_HINT)),
+            _text(result.error_field(field.MESSAGE_PRIMARY)),
+            hint=_text(hint),
             sqlstate=state.decode(),
             position=int(position) - 1 if position else None,
         )
@@ -183,13 +181,16 @@ class Link:
     def _awaited(self) -> PGresult | None:
         """The next result. psycopg would wait for it with all of Python stopped, so we wait before."""
         conn = self.conn
-        if conn.is_busy():
-            ready = select.poll()
-            ready.register(conn.socket, select.POLLIN)
-            while conn.is_busy():
-                ready.poll()
-                conn.consume_input()
-        return conn.get_result()
+        try:
+            if conn.is_busy():
+                ready = select.poll()
+                ready.register(conn.socket, select.POLLIN)
+                while conn.is_busy():
+                    ready.poll()
+                    conn.consume_input()
+            return conn.get_result()
+        except psycopg.OperationalError as error:
+            raise PeerUnreachable("the shadow catalog went away") from error
 
     def _check(self) -> None:
         if self.conn.status != pq.ConnStatus.OK:

@@ -90,8 +90,7 @@ class ShadowRelay(Relay):
             if self._link is None:
                 return
             self._link.cancel()
-        # One that arrives before the server has begun with the statement has no effect, so say it again.
-        threading.Thread(target=self._insist, name=f"cancel-{self.id}", daemon=True).start()
+        self._insisting()
 
     def close(self) -> None:
         with self._lock:
@@ -100,10 +99,14 @@ class ShadowRelay(Relay):
             if link is None:
                 return
             link.cancel()
-            if self._pulling:
-                return  # The thread that waits for it lets go of it.
-            self._link = None
-        self._done(link, False)
+            pulling = self._pulling
+            if not pulling:
+                self._link = None
+        if pulling:
+            # The thread that waits for it lets go of it.
+            self._insisting()
+        else:
+            self._done(link, False)
 
     # ---------------------------------------------------------------- pulling
 
@@ -181,6 +184,10 @@ class ShadowRelay(Relay):
             if not fit and link.busy:
                 link.cancel()
         self._done(link, fit)
+
+    def _insisting(self) -> None:
+        """A request that arrives before the server has begun with the statement is lost: say it again."""
+        threading.Thread(target=self._insist, name=f"cancel-{self.id}", daemon=True).start()
 
     def _insist(self) -> None:
         pause = threading.Event()

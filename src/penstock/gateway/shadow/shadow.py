@@ -97,8 +97,7 @@ class Shadow:
             if self._cluster is not None:
                 self._cluster.stop()
                 self._cluster = None
-        with self._remembering:
-            self._described.clear()
+        self._forget()
 
     def sync(self, tables: Sequence[TableInfo], users: Sequence[User], schemas: Iterable[str] = ()) -> None:
         """Make twins and roles equal to these, as a whole; ``schemas`` are there even without a table."""
@@ -113,9 +112,7 @@ class Shadow:
         for role in gone:
             self._pool.clear(role)
         if changed:
-            with self._remembering:
-                self.version += 1
-                self._described.clear()
+            self._forget()
 
     def describe(self, sql: str, parameters: Sequence[int], user: User, settings: Settings) -> Description:
         """Types of a statement. Raises `SqlError` as PostgreSQL says it.
@@ -246,9 +243,16 @@ class Shadow:
                 self._cluster.start()
                 # Its folder may have been made anew.
                 self._catalog.sync(*self._synced)
+                self._forget()
             except (PenstockError, OSError) as error:
                 self._unusable(error)
                 raise self._refused() from error
+
+    def _forget(self) -> None:
+        """Relations may be others now."""
+        with self._remembering:
+            self.version += 1
+            self._described.clear()
 
     def _unusable(self, error: Exception) -> None:
         self.problem = str(error.what if isinstance(error, PenstockError) else error)
