@@ -38,7 +38,8 @@ class Place:
         self._made: list[Tables] = []
 
     def tables(self, *configured: TableConfig, providers: Sequence[Provider] = ()) -> Tables:
-        made = Tables(self.spark, self.store, self.storage, configured, [str(self.data)], providers)
+        roots = [str(self.data), "s3://bucket/open?region=x"]
+        made = Tables(self.spark, self.store, self.storage, configured, roots, providers)
         self._made.append(made)
         return made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 
+from penstock.catalog import Catalog
 from penstock.config import TableConfig
 from penstock.errors import SqlError
 from penstock.gateway.base import User
@@ -145,3 +147,10 @@ def test_files_behind_an_url(
     assert len(rows(tables, "p")) == 3
     with pytest.raises(SqlError, match=r"serve\.paths"):
         say(tables, "CREATE TABLE t USING parquet LOCATION 's3://bucket/p'")
+    (remote / "open" / "y=2").mkdir(parents=True)
+    (remote / "open" / "y=2" / "1.csv").write_text("7;2020-01-02;x\n")
+    given = "CREATE TABLE t (a smallint, b date, c text, y int) USING csv OPTIONS (sep ';'{}) LOCATION '{}'"
+    refused("0A000", lambda: say(tables, given.format(", nullValue '-'", "s3://bucket/open")), "nullValue")
+    say(tables, given.format("", "s3://bucket/open"))
+    assert rows(place.tables(), "t") == [(7, date(2020, 1, 2), "x", 2)]
+    assert "region" not in next(s.sql for s in Catalog(place.store).read().statements)

@@ -134,7 +134,7 @@ def test_paths_stay_below_the_roots(tmp_path: Path) -> None:
         assert caught.value.sqlstate == "22023"
 
 
-def test_files_that_are_no_data_are_not_read(place: Place) -> None:
+def test_files_that_are_no_data_are_not_read(place: Place, rows: Rows) -> None:
     (place.data / "penstock.toml").write_text('store_password = "secret"')
     (place.data / "mixed").mkdir()
     (place.data / "mixed/a.csv").write_text("1")
@@ -162,6 +162,10 @@ def test_files_that_are_no_data_are_not_read(place: Place) -> None:
         assert caught.value.sqlstate == "42501", location
     say(tables, "CREATE TABLE x (a text) USING csv LOCATION 'mixed/*.csv'", limited)
     say(tables, "CREATE TABLE y USING parquet LOCATION 'open'", limited)
+    (place.data / "mixed/key.pem").unlink()
+    say(tables, "CREATE TABLE z (a text) USING csv LOCATION 'mixed'")
+    (place.data / "mixed/key.pem").write_text("secret")
+    assert rows(tables, "z") == [("1",)]
     wide = Roots([str(place.folder)], [place.storage.root])
     for path in ("storage", "storage/x.parquet", ".", "*", "stor*/*"):
         with pytest.raises(SqlError, match="of its own"):

@@ -20,6 +20,17 @@ if TYPE_CHECKING:
 _MAGIC = b"ARROW1"
 _BATCH_ROWS = 1 << 16
 _SPLIT_BYTES = 64 << 20
+_OPTIONS = {"csv": frozenset({"header", "sep", "delimiter"})}
+
+
+def check_options(format: str, options: dict[str, str]) -> None:  # noqa: A002
+    """Raise unless the files can be read as the options say: none is passed over."""
+    if unread := sorted(options.keys() - _OPTIONS.get(format, frozenset())):
+        raise SqlError(
+            f"option {unread[0]} is not supported for {format} behind an URL that Spark has no client for",
+            hint="leave it out, or give Spark a client for the object store",
+            sqlstate="0A000",
+        )
 
 
 def schema_of(path: str, format: str, options: dict[str, str]) -> pa.Schema:  # noqa: A002
@@ -45,7 +56,7 @@ def flow(path: str, format: str, options: dict[str, str], schema: pa.Schema) -> 
             raise gone(path)
         splits = [each for file in files for each in _ipc_splits(filesystem, file, schema)]
     else:
-        source = _dataset(path, format, options)
+        source = _dataset(path, format, options, schema)
         splits = [_Fragment(each, source.schema, schema) for each in source.get_fragments()]
     return Flow.scan(path, Scan(schema, lambda _: splits))
 
@@ -202,21 +213,43 @@ def _files(path: str) -> tuple[fs.FileSystem, list[str]]:
     return filesystem, sorted(files)
 
 
-def _dataset(path: str, format: str, options: dict[str, str]) -> dataset.FileSystemDataset:  # noqa: A002
-    from pyarrow import csv, dataset
+def _dataset(
+    path: str,
+    format: str,  # noqa: A002
+    options: dict[str, str],
+    schema: pa.Schema | None = None,
+) -> dataset.FileSystemDataset:
+    """The files as pyarrow sees them; with the columns that are known already, if they are."""
+    from pyarrow import dataset
 
     filesystem, files = _files(path)
     if not files:
         raise gone(path)
+    base = filesystem_of(path)[1] if paths.is_remote(path) else ""
     kind: Any = format
     if format == "csv":
-        header = options.get("header", "false").lower() == "true"
-        separator = options.get("sep", options.get("delimiter", ","))
-        kind = dataset.CsvFileFormat(
-            parse_options=csv.ParseOptions(delimiter=separator),
-            read_options=csv.ReadOptions(autogenerate_column_names=not header),
-        )
-    base = filesystem_of(path)[1] if paths.is_remote(path) else None
+        folders = {part.partition("=")[0] for file in files for part in _folders(file, base) if "=" in part}
+        kind = _csv(options, schema and pa.schema([f for f in schema if f.name not in folders]))
     return dataset.dataset(
-        files, filesystem=filesystem, format=kind, partitioning="hive", partition_base_dir=base
+        files, filesystem=filesystem, format=kind, partitioning="hive", partition_base_dir=base or None
+    )
+
+
+def _folders(file: str, base: str) -> Sequence[str]:
+    return file.removeprefix(base).split("/")[:-1]
+
+
+def _csv(options: dict[str, str], schema: pa.Schema | None) -> dataset.CsvFileFormat:
+    """Columns that are known go by their place, as Spark has it, whatever the header calls them."""
+    from pyarrow import csv, dataset
+
+    header = options.get("header", "false").lower() == "true"
+    read = csv.ReadOptions(autogenerate_column_names=not header)
+    convert = csv.ConvertOptions()
+    if schema is not None:
+        read = csv.ReadOptions(column_names=schema.names, skip_rows=int(header))
+        convert = csv.ConvertOptions(column_types=schema)
+    separator = options.get("sep", options.get("delimiter", ","))
+    return dataset.CsvFileFormat(
+        parse_options=csv.ParseOptions(delimiter=separator), read_options=read, convert_options=convert
     )

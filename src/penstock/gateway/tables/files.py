@@ -42,6 +42,7 @@ def look(spark: SparkSession, spec: TableSpec, given: StructType | None = None) 
     if not is_native(spark, spec):
         from penstock.tables import spark_schema
 
+        arrow_files.check_options(spec.format, dict(spec.options))
         return given or spark_schema(arrow_files.schema_of(spec.path, spec.format, dict(spec.options)))
     options = dict(spec.options)
     if spec.format == "csv":
