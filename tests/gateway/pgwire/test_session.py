@@ -173,7 +173,7 @@ def test_binary_cursors(raw: Raw) -> None:
 @pytest.mark.parametrize("source", ["numbers(2)", "relay()"])
 def test_cursors_of_psycopg(server: Serving, source: str, binary: bool) -> None:
     with psycopg.connect(server.url) as client, client.cursor("c", binary=binary) as cursor:
-        cursor.execute(f"SELECT * FROM {source}")  # type: ignore[arg-type]
+        cursor.execute(f"SELECT * FROM {source}")
         found = [each[0] for each in cursor.fetchall()]
         assert found == ([0, 1] if source == "numbers(2)" else [1, 2])
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import SqlError
 from penstock.gateway.base import Column, Execution, Relay
+from penstock.gateway.pgwire import small
 from penstock.gateway.pgwire.channel import Buffer
 from penstock.gateway.pgwire.messages import data_row, spread
 from penstock.gateway.pgwire.rows import RowEncoder
@@ -79,6 +80,8 @@ def _fitting(batch: pa.RecordBatch | Fields, total: int) -> int:
     """How many rows of the batch make one part."""
     if isinstance(batch, Sequence):
         return total
+    if total <= small.FEW:
+        return total
     size = max(1, int(batch.nbytes))
     return max(1, min(_ROWS, total * PART // size))
 
@@ -124,6 +127,10 @@ class Portal:
         for part in self.rows.take(limit):
             if isinstance(part, Sequence):
                 yield len(part), [data_row(fields) for fields in part]
+                continue
+            write = small.writers(self.columns or (), self.formats) if part.num_rows <= small.FEW else None
+            if write:
+                yield part.num_rows, small.encode(part, write)
                 continue
             if encoder is None:
                 encoder = RowEncoder(self.columns or (), self.formats, settings)
