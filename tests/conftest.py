@@ -32,6 +32,8 @@ STARTS_SPARK = {
     "test_journals",
     "test_rescale",
     "test_spark_cluster",
+    "test_serving_cluster",
+    "clients",
 }
 """Folders and files of tests that start Spark in processes of their own."""
 _CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
@@ -81,7 +83,7 @@ class OneByOne(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         place = Path(nodeid.partition("::")[0]).relative_to("tests")
-        return "sparks" if not STARTS_SPARK.isdisjoint((place.parts[0], place.stem)) else nodeid
+        return "sparks" if not STARTS_SPARK.isdisjoint((*place.parts, place.stem)) else nodeid
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -19,6 +19,7 @@ from penstock.gateway.shadow import programs
 from penstock.gateway.shadow.catalog import Catalog
 from penstock.gateway.shadow.cluster import Cluster
 from penstock.gateway.shadow.link import Link, quoted
+from penstock.gateway.shadow.older import renewed
 from penstock.gateway.shadow.pool import Pool
 from penstock.gateway.shadow.programs import CannotServe
 from penstock.gateway.shadow.relay import ShadowRelay
@@ -125,7 +126,7 @@ class Shadow:
             if (known := self._described.get(key)) is not None:
                 self._described.move_to_end(key)
                 return known
-        described = self._tried(lambda: self._describe(sql, given, user, settings))
+        described = self._tried(lambda: self._describe(renewed(sql), given, user, settings))
         if len(sql) <= _LONG:
             with self._remembering:
                 self._described[key] = described
@@ -150,7 +151,7 @@ class Shadow:
             lambda: self._tried(lambda: self._taken(user, wanted)),
             self._returned,
             self._revive,
-            (sql, oids, [dump(value) for value in values]),
+            (renewed(sql), oids, [dump(value) for value in values]),
             None if columns is None else tuple(columns),
         )
 
