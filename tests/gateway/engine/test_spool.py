@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
 from penstock.gateway.engine.registry import new_id
 from penstock.gateway.engine.spool import Spool, Writer, sweep
+from penstock.storage import Storage
+from servers.seaweed import Seaweed
 
 if TYPE_CHECKING:
     import pytest
+    from pyspark.sql import DataFrame
 
 
 class Task:
@@ -23,12 +27,17 @@ class Task:
 
 
 def write(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, part: int, attempt: int, rows: int, piece: int = 1 << 20
+    monkeypatch: pytest.MonkeyPatch,
+    root: Path | str,
+    part: int,
+    attempt: int,
+    rows: int,
+    piece: int = 1 << 20,
 ) -> list[str]:
     """Run one task here: the pieces that it says its partition has."""
     monkeypatch.setattr("pyspark.TaskContext.get", lambda: Task(part, attempt))
     batches = (pa.RecordBatch.from_pydict({"n": [n]}) for n in range(rows))
-    [answer] = Writer(str(folder), piece)(batches)
+    [answer] = Writer(str(root), "q", piece)(batches)
     assert answer.column(0).to_pylist() == [part]
     pieces: list[str] = json.loads(answer.column(1)[0].as_py())
     return pieces
@@ -38,8 +47,8 @@ def test_the_first_attempt_counts_and_a_second_one_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spool = Spool(str(tmp_path), "q")
-    first = write(monkeypatch, tmp_path / "q", 0, 7, 3)
-    second = write(monkeypatch, tmp_path / "q", 0, 8, 5)
+    first = write(monkeypatch, tmp_path, 0, 7, 3)
+    second = write(monkeypatch, tmp_path, 0, 8, 5)
     assert first == second == ["part-00000-7-0.arrow"]
     assert sorted(f.name for f in (tmp_path / "q").iterdir()) == ["part-00000", "part-00000-7-0.arrow"]
     rows = [batch.column(0)[0].as_py() for batch in spool.batches(lambda _: True)]
@@ -51,14 +60,14 @@ def test_the_first_attempt_counts_and_a_second_one_leaves_nothing(
 
 
 def test_partitions_are_read_in_order_as_they_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    spool, folder = Spool(str(tmp_path), "q"), tmp_path / "q"
-    write(monkeypatch, folder, 1, 1, 2)
+    spool = Spool(str(tmp_path), "q")
+    write(monkeypatch, tmp_path, 1, 1, 2)
     waits: list[float] = []
 
     def check(seconds: float) -> bool:
         waits.append(seconds)
         if len(waits) == 1:
-            write(monkeypatch, folder, 0, 2, 0)
+            write(monkeypatch, tmp_path, 0, 2, 0)
         return len(waits) > 2
 
     assert [batch.column(0)[0].as_py() for batch in spool.batches(check)] == [0, 1]
@@ -67,7 +76,7 @@ def test_partitions_are_read_in_order_as_they_come(tmp_path: Path, monkeypatch: 
 
 def test_pieces_are_of_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Spool(str(tmp_path), "q")
-    assert len(write(monkeypatch, tmp_path / "q", 0, 1, 10, piece=500)) > 1
+    assert len(write(monkeypatch, tmp_path, 0, 1, 10, piece=500)) > 1
 
 
 def test_old_results_are_swept_and_new_ones_stay(tmp_path: Path) -> None:
@@ -77,3 +86,32 @@ def test_old_results_are_swept_and_new_ones_stay(tmp_path: Path) -> None:
     sweep(str(tmp_path))
     assert sorted(f.name for f in tmp_path.iterdir()) == sorted([new, "other"])
     sweep(str(tmp_path / "nowhere"))
+
+
+def test_on_an_object_store_rows_are_read_when_the_job_has_ended(
+    s3: Seaweed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in s3.environment().items():
+        monkeypatch.setenv(name, value)
+    endpoint = urlsplit(s3.endpoint).netloc
+    root = f"s3://{s3.bucket}/{new_id()}?region=us-east-1&scheme=http&endpoint_override={endpoint}"
+    spool = Spool(root, "q")
+
+    class Job:
+        """Two tasks, one of them run twice, as Spark hands back what they say."""
+
+        def mapInArrow(self, task: Writer, _: str) -> Job:  # noqa: N802
+            return self
+
+        def collect(self) -> list[dict[str, object]]:
+            write(monkeypatch, root, 1, 3, 4)
+            pieces = {part: write(monkeypatch, root, part, part, 2) for part in (1, 0)}
+            return [{"part": part, "pieces": json.dumps(names)} for part, names in pieces.items()]
+
+    def check(_: float) -> bool:
+        spool.fill(cast("DataFrame", Job()))
+        return True
+
+    assert [batch.column(0)[0].as_py() for batch in spool.batches(check)] == [0, 1, 0, 1]
+    spool.delete()
+    assert Storage(root).list() == []

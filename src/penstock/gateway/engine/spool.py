@@ -17,19 +17,17 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from penstock.gateway.engine.registry import made_at
 from penstock.spark.faults import carried
-from penstock.storage import Storage
+from penstock.storage import Storage, filesystem_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,7 +48,8 @@ def _name(part: int) -> str:
 class Writer:
     """A task that writes its partition and hands over only the names of what it wrote."""
 
-    folder: str
+    root: str
+    query: str
     piece: int = PIECE
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -73,8 +72,8 @@ class Writer:
                 continue
             if writer is None:
                 names.append(f"{_name(part)}-{attempt}-{len(names)}.arrow")
-                sink = _sink(self.folder, names[-1])
-                options = pa.ipc.IpcWriteOptions(compression=None if _is_local(self.folder) else "lz4")
+                sink, compression = self._sink(names[-1])
+                options = pa.ipc.IpcWriteOptions(compression=compression)
                 writer = pa.ipc.new_stream(sink, batch.schema, options=options)
             writer.write_batch(batch)
             if sink.tell() > self.piece:
@@ -88,10 +87,10 @@ class Writer:
 
     def _settle(self, pieces: list[str], part: int, attempt: int) -> str:
         """The list of pieces that counts: of whichever attempt was the first to link it."""
-        listed = json.dumps(pieces)
-        if not _is_local(self.folder):
+        listed, local = json.dumps(pieces), Storage(self.root).local
+        if local is None:
             return listed
-        folder = Path(self.folder)
+        folder = local / self.query
         own, final = folder / f".{_name(part)}-{attempt}", folder / _name(part)
         own.write_text(listed, encoding="utf-8")
         try:
@@ -104,19 +103,13 @@ class Writer:
             own.unlink(missing_ok=True)
         return listed
 
-
-def _is_local(folder: str) -> bool:
-    return Storage(folder).local is not None
-
-
-def _sink(folder: str, name: str) -> Any:
-    storage = Storage(folder)
-    if storage.local is not None:
-        return pa.OSFile(str(storage.local / name), "wb")
-    from penstock.storage import filesystem_of
-
-    filesystem, root = filesystem_of(storage.root)
-    return filesystem.open_output_stream(f"{root}/{name}")
+    def _sink(self, name: str) -> tuple[Any, str | None]:
+        """A file to write to, and how its batches are compressed."""
+        local = Storage(self.root).local
+        if local is not None:
+            return pa.OSFile(str(local / self.query / name), "wb"), None
+        filesystem, base = filesystem_of(self.root)
+        return filesystem.open_output_stream(f"{base}/{self.query}/{name}"), "lz4"
 
 
 def sweep(root: str, older: float = _DAY) -> None:
@@ -137,15 +130,16 @@ class Spool:
     """The files of one result. One thread runs `fill`, another one iterates over `batches`."""
 
     def __init__(self, root: str, query: str, piece: int = PIECE) -> None:
-        self._storage = Storage(f"{root}/{query}")
+        self._storage = Storage(root)
+        self._query = query
         self._piece = piece
         self._truth: dict[int, list[str]] | None = None
         if self._storage.local is not None:
-            self._storage.local.mkdir(parents=True, exist_ok=True)
+            (self._storage.local / query).mkdir(parents=True, exist_ok=True)
 
     def fill(self, frame: DataFrame) -> None:
         """Run the query. Returns when all partitions are written."""
-        rows = frame.mapInArrow(Writer(self._storage.root, self._piece), _DDL).collect()
+        rows = frame.mapInArrow(Writer(self._storage.root, self._query, self._piece), _DDL).collect()
         self._truth = {row["part"]: json.loads(row["pieces"]) for row in rows}
 
     def batches(self, check: Callable[[float], bool]) -> Iterator[pa.RecordBatch]:
@@ -166,7 +160,7 @@ class Spool:
             for piece in pieces:
                 yield from self._read(piece)
                 with suppress(OSError):
-                    self._remove(piece)
+                    self._storage.delete(f"{self._query}/{piece}")
             part += 1
 
     def _known(self, part: int) -> list[str] | None:
@@ -175,26 +169,17 @@ class Spool:
         if self._storage.local is None:
             return None
         try:
-            text = (self._storage.local / _name(part)).read_text(encoding="utf-8")
+            text = (self._storage.local / self._query / _name(part)).read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
         pieces: list[str] = json.loads(text)
         return pieces
 
     def _read(self, piece: str) -> Iterator[pa.RecordBatch]:
-        with self._storage.open(piece) as file, pa.ipc.open_stream(file) as reader:
+        with self._storage.open(f"{self._query}/{piece}") as file, pa.ipc.open_stream(file) as reader:
             yield from reader
-
-    def _remove(self, piece: str) -> None:
-        if self._storage.local is not None:
-            (self._storage.local / piece).unlink(missing_ok=True)
-        else:
-            self._storage.delete(piece)
 
     def delete(self) -> None:
         """Remove what is left of the files."""
-        if self._storage.local is not None:
-            shutil.rmtree(self._storage.local, ignore_errors=True)
-        else:
-            with suppress(OSError):
-                self._storage.delete("")
+        with suppress(OSError):
+            self._storage.delete(self._query)
