@@ -8,9 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from penstock import __version__
 from penstock.errors import SqlError
 
-SERVER_VERSION = "18.0 (Penstock 0.1.0)"
+SERVER_VERSION = f"18.0 (Penstock {__version__})"
 """Clients read the number before the space, and choose by it what they ask the catalog."""
 _VERSION_NUM = "180000"
 

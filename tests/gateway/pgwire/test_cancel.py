@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import struct
 import threading
@@ -104,3 +105,29 @@ def test_cancel_between_statements_of_one_message(server: Serving) -> None:
         said = client.read_until()
         assert error(said)["C"] == "57014" and rows(said) == [[b"1"]]
     _idle(server)
+
+
+def test_an_error_ends_what_was_begun_before_it(server: Serving) -> None:
+    suspended = parse("SELECT * FROM numbers(50)", "s") + bind(portal="p", name="s") + execute("p", 5)
+    with Raw(server.port) as client:
+        client.enter()
+        said = client.ask(suspended, parse("SELECT nope"), SYNC)
+        assert error(said)["C"] == "42703" and len(rows(said)) == 5
+        assert server.engine.running == 0
+        # In a transaction, what was begun before may be gone on with after a savepoint; what failed may not.
+        client.ask(query("BEGIN"))
+        client.ask(bind(portal="p", name="s"), execute("p", 5), parse("SELECT 1/0"), bind(), execute(), SYNC)
+        assert server.engine.running == 1
+        client.ask(query("ROLLBACK"))
+        assert server.engine.running == 0
+
+
+def test_clients_can_be_sent_away_without_stopping(server: Serving) -> None:
+    with Raw(server.port) as client:
+        client.enter()
+        dismissed = asyncio.run_coroutine_threadsafe(server.server.dismiss("another leads"), server.loop)
+        told = error(client.read_until("E"))
+        assert (told["C"], told["M"]) == ("57P01", "another leads")
+        dismissed.result(10)
+    with Raw(server.port) as client:
+        client.enter()

@@ -19,6 +19,7 @@ AHEAD = 64 * 1024
 PENDING = 256 * 1024
 """How much of what a client does not read waits here, besides one chunk of rows."""
 _LINGER = 5.0
+_HUNG_UP = getattr(select, "POLLRDHUP", select.POLLHUP)
 Buffer = bytes | bytearray | memoryview
 
 
@@ -168,7 +169,7 @@ class Channel(asyncio.Protocol):
         if self._reading or self.lost:
             return False
         poll = select.poll()
-        poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+        poll.register(self.transport.get_extra_info("socket").fileno(), _HUNG_UP)
         return bool(poll.poll(0))
 
     # for the thread that works for the client

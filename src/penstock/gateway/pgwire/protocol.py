@@ -139,7 +139,12 @@ class PgSession(Commands):
                 bound.portal = self.open(statement, bound.values, bound.formats)
             elif bound.portal.columns is None:
                 raise SqlError(f'portal "{message.portal}" cannot be run', sqlstate="55000")
-            self._stream(bound.portal, message.limit or None)
+            try:
+                self._stream(bound.portal, message.limit or None)
+            except BaseException:
+                # In a transaction it would hold its place among the running until the end of that.
+                bound.close()
+                raise
 
     def _close_named(self, message: frontend.Message) -> None:
         assert isinstance(message, frontend.Close)

@@ -144,15 +144,19 @@ class PgServer:
             self._patrol.cancel()
         for guest in list(self._greeting):
             self._dismiss(guest)
-        told = SqlError("terminating connection due to administrator command", sqlstate="57P01")
-        farewell = messages.error_response(told, severity="FATAL")
-        for _, _, channel in list(self._sessions.values()):
-            channel.finish(farewell)
-        end = self._loop.time() + _FAREWELL
-        while self._sessions and self._loop.time() < end:
-            await asyncio.sleep(0.01)
+        await self.dismiss("terminating connection due to administrator command")
         await self._loop.run_in_executor(None, self._workers.close, 1.0)
         await self._loop.run_in_executor(None, self._control.close, 1.0)
+
+    async def dismiss(self, why: str) -> None:
+        """Send all clients away and go on listening: when another coordinator leads, they look for it."""
+        farewell = messages.error_response(SqlError(why, sqlstate="57P01"), severity="FATAL")
+        leaving = dict(self._sessions)
+        for _, _, channel in leaving.values():
+            channel.finish(farewell)
+        end = self._loop.time() + _FAREWELL
+        while not leaving.keys().isdisjoint(self._sessions) and self._loop.time() < end:
+            await asyncio.sleep(0.01)
 
     def _close_listeners(self) -> None:
         for listener in self._listeners:

@@ -94,6 +94,8 @@ class Session:
         told = as_sql_error(error)
         fatal = isinstance(error, frontend.ProtocolError) and error.fatal
         self.transaction.fail()
+        if not self.transaction.block:
+            self.ended(keep=False)
         self.put(messages.error_response(told, severity="FATAL" if fatal else "ERROR"))
         if fatal:
             self.flush()
