@@ -176,6 +176,15 @@ def test_a_type_is_sent_as_postgres_sends_it(real: psycopg.Connection, array: pa
         agree(real, array.drop_null())
 
 
+@pytest.mark.parametrize("array", [array for _, array in CASES], ids=[name for name, _ in CASES])
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_row_alone_is_as_among_others(array: pa.Array, code: int) -> None:
+    few = array.slice(0, 20)
+    alone = [encoded(few.slice(at, 1), code)[0] for at in range(len(few))]
+    assert alone == encoded(few, code)
+    assert encoded(pa.nulls(1, array.type), code) == [None]
+
+
 @pytest.mark.parametrize(
     "kind", sorted({str(array.type): array.type for _, array in CASES}.items()), ids=lambda it: it[0]
 )

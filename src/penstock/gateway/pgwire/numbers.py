@@ -173,7 +173,7 @@ def _as_int64(array: pa.Array) -> Ints | None:
     words = np.frombuffer(array.buffers()[1], np.int64).reshape(-1, 2)[
         array.offset : array.offset + len(array)
     ]
-    low = np.ascontiguousarray(words[:, 0])
+    low = words[:, 0].copy()  # of one row, ascontiguousarray would be a view that cannot be written
     if array.null_count:
         low[nulls(array)] = 0
     elif array.type.precision <= _INT64_DIGITS:
