@@ -63,6 +63,19 @@ def test_create_and_drop_reach_the_catalog_and_then_the_shadow(
     assert len(tables.changes) == 3
 
 
+def test_a_shadow_that_cannot_be_told_fails_no_statement(
+    engine: SparkEngine, tables: FileTables, shadow: FixedShadow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise SqlError("the catalog does not answer", sqlstate="57P03")
+
+    monkeypatch.setattr(shadow, "sync", refuse)
+    client = connected(engine)
+    rows(client, "CREATE SCHEMA other")
+    assert len(tables.changes) == 1
+    assert rows(client, "SELECT id FROM people WHERE id = 1") == [(1,)]
+
+
 def test_a_view_with_a_wrong_query_never_enters_the_catalog(engine: SparkEngine, tables: FileTables) -> None:
     client = connected(engine)
     with pytest.raises(SqlError) as caught:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import weakref
@@ -11,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from penstock.dialect.statements import Drop
-from penstock.errors import SqlError
+from penstock.errors import PenstockError, SqlError
 from penstock.gateway.base import Client, Connection, Engine, Execution, Prepared, QueryInfo, TableInfo, User
 from penstock.gateway.engine.admission import QUEUED, RUNNING, Admission
 from penstock.gateway.engine.cataloging import CatalogExecution
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from penstock.gateway.settings import Settings
     from penstock.gateway.shadow import Shadow
     from penstock.gateway.tables import Tables
+
+_log = logging.getLogger(__name__)
 
 _ADMIN = User("penstock", admin=True)
 _PATIENCE = 10.0
@@ -93,14 +96,20 @@ class SparkEngine(Engine):
             return self._admission.running, self._admission.waiting
 
     def refresh(self) -> None:
-        """Tell the shadow what tables and users there are now, if that has changed."""
+        """Tell the shadow what tables and users there are now, if that has changed.
+
+        A shadow that cannot be told is a shadow that knows less: Spark describes what it does not know.
+        """
         if self._shadow is None or self._shadow.problem is not None:
             return
         with self._refreshing:
-            now = (self._tables.version, tuple(self._users()))
-            if now != self._refreshed:
-                self._shadow.sync(self._tables.listed(_ADMIN), now[1], self._tables.schemas(_ADMIN))
-                self._refreshed = now
+            try:
+                now = (self._tables.version, tuple(self._users()))
+                if now != self._refreshed:
+                    self._shadow.sync(self._tables.listed(_ADMIN), now[1], self._tables.schemas(_ADMIN))
+                    self._refreshed = now
+            except PenstockError as error:
+                _log.warning("the shadow catalog does not know the newest tables: %s", error.what)
 
     def stop(self) -> None:
         """Cancel what runs and take no more. Waits a while for what Spark does not give up at once."""

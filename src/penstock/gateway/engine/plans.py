@@ -60,12 +60,13 @@ class SparkPlan:
         names = {path: relation.bind(spark, query) for path, relation in self.relations.items()}
         shapes = (tuple(relation.spark_columns.items()) for relation in self.relations.values())
         key = (*names.values(), *shapes)
-        if key not in self.texts:
+        text = self.texts.get(key)
+        if text is None:
             # Temporary views have another name each time: their texts are of no further use.
             if len(self.texts) >= _TEXTS:
                 self.texts.clear()
-            self.texts[key] = self._translated(names)
-        return self.texts[key]
+            text = self.texts[key] = self._translated(names)
+        return text
 
     def _translated(self, names: Mapping[Path, str]) -> str:
         def target(path: Path) -> Target | None:
