@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import SqlError
-from penstock.gateway.tables import arrow_files, formats, paths
+from penstock.gateway.tables import arrow_files, footers, formats, paths
 from penstock.gateway.tables.spec import TableSpec
 from penstock.spark.paths import for_spark
 
@@ -45,6 +45,7 @@ def look(spark: SparkSession, spec: TableSpec, given: StructType | None = None) 
         arrow_files.check_options(spec.format, dict(spec.options))
         return given or spark_schema(arrow_files.schema_of(spec.path, spec.format, dict(spec.options)))
     options = dict(spec.options)
+    given = given or footers.columns(spec)
     if spec.format == "csv":
         options.setdefault("inferSchema", "true")
     reader = spark.read.format(spec.format).options(**options)
