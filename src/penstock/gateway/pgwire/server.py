@@ -58,6 +58,11 @@ class _Guest:
         self.task: asyncio.Task[None] | None = None
         self.channel: Channel | None = None
 
+    def release(self) -> None:
+        """Close the socket, if no channel has it."""
+        if self.channel is None or self.channel.never_made:
+            self.sock.close()
+
 
 class PgServer:
     """Serves PostgreSQL clients from an engine. Belongs to the event loop in which it is started.
@@ -209,6 +214,8 @@ class PgServer:
             return
         direct = first[0] == _TLS_RECORD and self._tls is not None
         guest.task = self._loop.create_task(self._receive(guest, self._tls if direct else None))
+        # Also for one that is cancelled before it has begun.
+        guest.task.add_done_callback(lambda _: guest.release())
 
     def _dismiss(self, guest: _Guest) -> None:
         """End a connection that has not come in."""
@@ -245,8 +252,6 @@ class PgServer:
             self._greeting.pop(guest, None)
             if not handed:
                 channel.finish(last)
-                if channel.never_made:
-                    guest.sock.close()
 
     async def _converse(self, guest: _Guest, channel: Channel, direct: ssl.SSLContext | None) -> bool:
         """Whether a session has taken over."""
