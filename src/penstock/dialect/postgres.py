@@ -124,6 +124,24 @@ class PostgresDialect(Postgres):
             TokenType.DHASH_ARROW: _operator(exp.JSONBExtractScalar),
         }
 
+        def _parse_type(
+            self, parse_interval: bool = True, fallback_to_identifier: bool = False
+        ) -> exp.Expr | None:
+            # DATE '2020-01-01'::text is a text: the literal takes its type before what follows.
+            if self._curr and self._curr.token_type in self.TYPE_TOKENS - {TokenType.INTERVAL}:
+                index = self._index
+                kind = self._parse_types(check_func=True, allow_identifiers=False)
+                if (
+                    isinstance(kind, exp.DataType)
+                    and self._curr
+                    and self._curr.token_type == TokenType.STRING
+                ):
+                    literal = self._parse_primary()
+                    if isinstance(literal, exp.Literal):
+                        return self._parse_column_ops(self.expression(exp.Cast(this=literal, to=kind)))
+                self._retreat(index)
+            return super()._parse_type(parse_interval, fallback_to_identifier)
+
 
 def parse_one(sql: str) -> exp.Expression:
     """The one statement in ``sql``. Raises `SqlError` 42601, with the place, for what is none."""

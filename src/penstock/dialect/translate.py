@@ -1,8 +1,8 @@
 """PostgreSQL's SQL said in Spark's, with the meaning that PostgreSQL gives it.
 
-Right, or refused: what has no rule here raises `SqlError` 0A000. The rules are in `penstock.dialect.spark`, by
-subject; they compile a tree of `penstock.dialect.postgres` bottom up, with the types that PostgreSQL would find,
-since what an operator means hangs on them: ``7 / 2`` is 3, ``date - date`` a number of days.
+Right, or refused: what has no rule here raises `SqlError` 0A000. The rules are in `penstock.dialect.spark`,
+by subject; they compile a tree of `penstock.dialect.postgres` bottom up, with the types that PostgreSQL would
+find, since what an operator means hangs on them: ``7 / 2`` is 3, ``date - date`` a number of days.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Lookup = Callable[[tuple[str, ...]], Target | None]
 def translate(tree: exp.Expression, *, target: Lookup, parameters: Sequence[str] = ()) -> str:
     """Spark SQL for a query in PostgreSQL's.
 
-    ``target`` gives the relation of a name, ``parameters`` the Spark types of ``$1``, ``$2`` …, which are bound as
+    ``target`` gives the relation of a name, ``parameters`` the Spark types of ``$1``, ``$2`` …, bound as
     ``:p1``, ``:p2`` …. Columns of the result come in PostgreSQL's order; their names may differ.
     """
     context = Context(target=target, parameters=parameters, scope=Scope(), queries=query)

@@ -138,7 +138,8 @@ def _spread(call: AggregateCall) -> Typed:
     return Typed(call.wrap(call.name, double(_number(call))), FLOAT8)
 
 
-@aggregate("corr", "covar_pop", "covar_samp", "regr_avgx", "regr_avgy", "regr_count", "regr_intercept", "regr_r2",
+@aggregate("corr", "covar_pop", "covar_samp", "regr_avgx", "regr_avgy", "regr_count", "regr_intercept",
+           "regr_r2",
            "regr_slope", "regr_sxx", "regr_sxy", "regr_syy")  # fmt: skip
 def _pairs(call: AggregateCall) -> Typed:
     call.expect(2)
@@ -261,7 +262,8 @@ def _mode(call: AggregateCall) -> Typed:
 
 
 RANKS = {
-    "row_number": INT8, "rank": INT8, "dense_rank": INT8, "percent_rank": FLOAT8, "cume_dist": FLOAT8, "ntile": INT4,
+    "row_number": INT8, "rank": INT8, "dense_rank": INT8, "percent_rank": FLOAT8, "cume_dist": FLOAT8,
+    "ntile": INT4,
 }  # fmt: skip
 _VALUES = ("lag", "lead", "first_value", "last_value", "nth_value")
 
@@ -347,7 +349,7 @@ def _frame(context: Context, spec: exp.Expr) -> str:
 
 
 def _alone(name: str) -> None:
-    def body(call: object) -> Typed:
+    def body(_call: object) -> Typed:
         raise refuse(f"window function {name} requires an OVER clause", sqlstate="42809")
 
     FUNCTIONS[name] = body

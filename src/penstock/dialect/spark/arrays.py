@@ -181,7 +181,8 @@ def _contains(context: Context, node: exp.Expr) -> Typed:
         left, right = right, left
     a, b = _both(left, right, node)
     # NULL is contained in nothing.
-    return Typed(f"forall({b.sql}, e -> coalesce(array_contains({a.sql}, e), false))", BOOL)
+    test = f"forall({b.sql}, e -> coalesce(array_contains({a.sql}, e), false))"
+    return Typed(f"IF({a.sql} IS NULL, NULL, {test})", BOOL)
 
 
 @rule(exp.ArrayOverlaps)

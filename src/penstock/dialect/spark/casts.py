@@ -36,9 +36,12 @@ from penstock.dialect.spark.types import (
 )  # fmt: skip
 
 _TYPES = {
-    "BOOLEAN": BOOL, "SMALLINT": INT2, "INT": INT4, "BIGINT": INT8, "FLOAT": FLOAT4, "DOUBLE": FLOAT8, "TEXT": TEXT,
-    "VARCHAR": TEXT, "NAME": TEXT, "CHAR": Type("bpchar"), "BPCHAR": TEXT, "VARBINARY": BYTEA, "BINARY": BYTEA,
-    "DATE": DATE, "TIMESTAMP": TIMESTAMP, "TIMESTAMPNTZ": TIMESTAMP, "TIMESTAMPTZ": TIMESTAMPTZ, "INTERVAL": DAYTIME,
+    "BOOLEAN": BOOL, "SMALLINT": INT2, "INT": INT4, "BIGINT": INT8, "FLOAT": FLOAT4, "DOUBLE": FLOAT8,
+    "TEXT": TEXT,
+    "VARCHAR": TEXT, "NAME": TEXT, "CHAR": Type("bpchar"), "BPCHAR": TEXT, "VARBINARY": BYTEA,
+    "BINARY": BYTEA,
+    "DATE": DATE, "TIMESTAMP": TIMESTAMP, "TIMESTAMPNTZ": TIMESTAMP, "TIMESTAMPTZ": TIMESTAMPTZ,
+    "INTERVAL": DAYTIME,
     "JSON": JSON, "JSONB": JSONB, "UUID": UUID,
 }  # fmt: skip
 
@@ -65,6 +68,9 @@ def _cast(context: Context, node: exp.Expr) -> Typed:
     inner: exp.Expr = node.this
     if kind.name == "array" and isinstance(inner, exp.Array) and not inner.expressions:
         return Typed(f"CAST(array() AS {kind.spark})", kind)
+    if kind.floating and isinstance(inner, exp.Literal):
+        # A number too large for a decimal is fine as a double.
+        return Typed(f"CAST({text(str(inner.this))} AS {kind.spark})", kind)
     value = context.expr(inner)
     if kind == NUMERIC and not sizes:
         return to_numeric(value)
@@ -224,7 +230,7 @@ def _to_bytes(value: Typed) -> str:
         value,
         lambda v: (
             f"CASE WHEN startswith({v}, '\\\\x') THEN unhex(substring({v}, 3))"
-            f" WHEN contains({v}, '\\\\') THEN CAST(raise_error('escapes in bytea are not supported') AS BINARY)"
+            f" WHEN contains({v}, '\\\\') THEN CAST(raise_error('no escapes in bytea here') AS BINARY)"
             f" ELSE CAST({v} AS BINARY) END"
         ),
     )
@@ -270,7 +276,7 @@ def to_text(value: Typed) -> str:
     if kind.name in ("json", "jsonb"):
         return json_text(value)
     if kind.name == "numeric":
-        raise refuse("the text of this number has as many digits as PostgreSQL's division gives it, which Spark does not know",
+        raise refuse("how many digits PostgreSQL would write of this number is not known here",
                hint="Round it first: round(x, 2)::text.")  # fmt: skip
     raise refuse(f"the text of a value of type {kind.name} is not supported")
 
@@ -281,7 +287,7 @@ def _float_text(value: Typed) -> str:
 
     def body(v: str) -> str:
         digits = f"CAST({v} AS STRING)"
-        fixed = f"regexp_replace(regexp_replace(CAST(CAST({digits} AS DECIMAL(38,22)) AS STRING), '0+$', ''), '[.]$', '')"
+        fixed = f"regexp_replace(CAST(CAST({digits} AS DECIMAL(38,22)) AS STRING), '[.]?0+$', '')"
         mantissa = f"regexp_replace(split({digits}, 'E')[0], '[.]0$', '')"
         power = f"CAST(split({digits}, 'E')[1] AS INT)"
         sign = f"IF({power} < 0, '-', '+')"
@@ -297,12 +303,10 @@ def _float_text(value: Typed) -> str:
 
 
 def _shift(v: str, digits: str) -> str:
-    """Reals from 1e6 are written by Java without an exponent up to 1e7."""
-    return (
-        f"concat(regexp_replace(concat(substring(format_string('%d', CAST(abs({v}) AS BIGINT)), 1, 1), '.',"
-        f" substring(format_string('%d', CAST(abs({v}) AS BIGINT)), 2)), '[.]?0+$', ''), 'e+06',"
-        f" IF({digits} = '', '', ''))"
-    )
+    """Java writes numbers below 1e7 without an exponent, PostgreSQL reals only below 1e6."""
+    bare = f"replace(regexp_replace({digits}, '^-', ''), '.', '')"
+    mantissa = f"regexp_replace(concat(left({bare}, 1), '.', substring({bare}, 2)), '[.]?0*$', '')"
+    return f"concat(IF({v} < 0, '-', ''), {mantissa}, 'e+06')"
 
 
 def coerce(value: Typed, kind: Type) -> Typed:

@@ -15,7 +15,7 @@ from penstock.errors import SqlError
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A relation in Spark: ``name`` as Spark SQL spells it, and its columns with their Spark types, in order."""
+    """A relation: ``name`` as Spark SQL spells it, and its columns with their Spark types, in order."""
 
     name: str
     columns: Mapping[str, str]
@@ -220,7 +220,9 @@ def text(value: str) -> str:
 
 def once(value: Typed, body: Callable[[str], str]) -> str:
     """``body`` of a value that is computed once, though it is named often."""
-    if value.sql.replace("`", "").replace(".", "").replace("_", "").isalnum():
+    simple = value.sql.replace("`", "").replace(".", "").replace("_", "").isalnum()
+    # Spark has no subqueries inside a lambda.
+    if simple or "SELECT " in value.sql:
         return body(value.sql)
     name = f"v{crc32(value.sql.encode())}"
     return f"transform(array({value.sql}), {name} -> {body(name)})[0]"

@@ -26,8 +26,10 @@ from penstock.dialect.spark.types import (
 )  # fmt: skip
 
 _FIELDS = {
-    "year": "year({v})", "years": "year({v})", "month": "month({v})", "months": "month({v})", "day": "day({v})",
-    "days": "day({v})", "quarter": "quarter({v})", "doy": "dayofyear({v})", "week": "weekofyear({v})",
+    "year": "year({v})", "years": "year({v})", "month": "month({v})", "months": "month({v})",
+    "day": "day({v})", "days": "day({v})",
+    "quarter": "quarter({v})", "doy": "dayofyear({v})",
+    "week": "weekofyear({v})",
     "dow": "(dayofweek({v}) - 1)", "isodow": "(weekday({v}) + 1)", "isoyear": "extract(YEAROFWEEK FROM {v})",
     "decade": "CAST(floor(year({v}) / 10) AS INT)", "century": "CAST(ceil(year({v}) / 100) AS INT)",
     "millennium": "CAST(ceil(year({v}) / 1000) AS INT)", "julian": "",
@@ -77,7 +79,8 @@ def extract(field: str, value: Typed, node: exp.Expr) -> Typed:
     if field in ("microsecond", "microseconds"):
         return Typed(f"CAST({seconds} * 1000000 AS INT)", INT4)
     if field in ("timezone", "timezone_hour", "timezone_minute") and value.type.name == "timestamptz":
-        offset = f"(unix_seconds(CAST(CAST(CAST({value.sql} AS TIMESTAMP_NTZ) AS STRING) || 'Z' AS TIMESTAMP)) - unix_seconds({value.sql}))"
+        clock = f"CAST(CAST(CAST({value.sql} AS TIMESTAMP_NTZ) AS STRING) || 'Z' AS TIMESTAMP)"
+        offset = f"(unix_seconds({clock}) - unix_seconds({value.sql}))"
         whole_parts = {
             "timezone": offset,
             "timezone_hour": f"({offset} DIV 3600)",
@@ -121,7 +124,8 @@ def _of_interval(field: str, value: Typed, node: exp.Expr) -> Typed:
             value,
             lambda v: (
                 f"CAST(CAST(extract(DAY FROM {v}) AS BIGINT) * 86400 + extract(HOUR FROM {v}) * 3600"
-                f" + extract(MINUTE FROM {v}) * 60 AS DECIMAL(20,0)) + CAST(extract(SECOND FROM {v}) AS DECIMAL(8,6))"
+                f" + extract(MINUTE FROM {v}) * 60 AS DECIMAL(20,0))"
+                f" + CAST(extract(SECOND FROM {v}) AS DECIMAL(8,6))"
             ),
         )
         return Typed(f"CAST({sql} AS DECIMAL(20,6))", numeric(20, 6))

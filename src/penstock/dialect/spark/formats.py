@@ -53,10 +53,12 @@ def _field(call: Call, v: str, name: str, *, fill: bool, translated: bool) -> st
         return f"date_format({v}, '{letter * (size or 1) if size and fill else letter}')"
     if upper in ("MONTH", "MON", "DAY", "DY"):
         return _word(v, name, fill=fill and not translated)
+    week = f"((dayofyear({v}) - 1) DIV 7 + 1)"
     numbers = {
         "Q": f"quarter({v})", "D": f"dayofweek({v})", "ID": f"(weekday({v}) + 1)",
-        "W": f"((day({v}) - 1) DIV 7 + 1)", "CC": f"lpad(ceil(year({v}) / 100), 2, '0')" if fill else f"ceil(year({v}) / 100)",
-        "WW": f"lpad((dayofyear({v}) - 1) DIV 7 + 1, 2, '0')" if fill else f"((dayofyear({v}) - 1) DIV 7 + 1)",
+        "W": f"((day({v}) - 1) DIV 7 + 1)",
+        "CC": f"lpad(ceil(year({v}) / 100), 2, '0')" if fill else f"ceil(year({v}) / 100)",
+        "WW": f"lpad({week}, 2, '0')" if fill else week,
         "IW": f"lpad(weekofyear({v}), 2, '0')" if fill else f"weekofyear({v})",
         "IYYY": f"lpad(extract(YEAROFWEEK FROM {v}), 4, '0')",
     }  # fmt: skip
@@ -168,4 +170,5 @@ def _number(
     hashes = "#" * len(whole) + ("." + "#" * places if digits is not None else "")
     filled = f"{text_}" if fill_mode else f"lpad({text_}, {total}, ' ')"
     sign = "" if fill_mode else " "
-    return f"(CASE WHEN {v} IS NULL THEN NULL WHEN {over} THEN concat(IF({v} < 0, '-', '{sign}'), '{hashes}') ELSE {filled} END)"
+    full = f"concat(IF({v} < 0, '-', '{sign}'), '{hashes}')"
+    return f"(CASE WHEN {v} IS NULL THEN NULL WHEN {over} THEN {full} ELSE {filled} END)"

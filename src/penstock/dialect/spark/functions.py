@@ -44,7 +44,7 @@ def _call(context: Context, node: exp.Expr) -> Typed:
         and name != "make_interval"
     ):
         raise refuse(f"{name} with named or variadic arguments is not supported", node)
-    args = [] if name in ("make_interval",) else context.exprs(node.expressions)
+    args = [] if name == "make_interval" else context.exprs(node.expressions)
     return found(Call(context, name, args, node))
 
 

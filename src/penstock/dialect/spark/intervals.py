@@ -1,4 +1,4 @@
-"""Intervals: PostgreSQL keeps months, days and microseconds apart; Spark has one type for months, one for the rest."""
+"""Intervals: PostgreSQL keeps months, days and microseconds apart; Spark has two types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _MICROS = {
 }  # fmt: skip
 _DAYS = {"day": 1, "d": 1, "week": 7, "w": 7}
 _MONTHS = {
-    "month": 1, "mon": 1, "year": 12, "yr": 12, "y": 12, "decade": 120, "dec": 120, "century": 1200, "cent": 1200,
+    "month": 1, "mon": 1, "year": 12, "yr": 12, "y": 12, "decade": 120, "dec": 120, "century": 1200,
+    "cent": 1200,
     "c": 1200, "millennium": 12_000, "mil": 12_000, "centurie": 1200, "millennia": 12_000,
 }  # fmt: skip
 _PIECE = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+))\s*([a-z]+)")
@@ -93,7 +94,7 @@ def _read(text: str, unit: str) -> Parts:
 
 
 def _piece(amount: Decimal, unit: str, text: str) -> Parts:
-    name = unit if unit in ("s", "ms", "us") else unit.rstrip("s") if unit not in ("millennia",) else unit
+    name = unit if unit in ("s", "ms", "us") else unit.rstrip("s")
     if name in _MICROS:
         return Parts(micros=_whole(amount * _MICROS[name]))
     if name in _DAYS:

@@ -221,7 +221,7 @@ def _object_agg(call: AggregateCall) -> Typed:
     return Typed(f"concat('{{ ', array_join({nonempty(ordered(call, piece))}, ', '), ' }}')", JSON)
 
 
-def _elements(context: Context, args: list[Typed], node: exp.Expr) -> Typed:
+def _elements(_context: Context, args: list[Typed], node: exp.Expr) -> Typed:
     name = node.name.lower()
     kind = Type("jsonb" if name.startswith("jsonb") else "json")
     items = f"CAST({variant(args[0])} AS ARRAY<VARIANT>)"
@@ -230,7 +230,7 @@ def _elements(context: Context, args: list[Typed], node: exp.Expr) -> Typed:
     return Typed(f"transform({items}, e -> to_json(e))", array(kind))
 
 
-def _keys(context: Context, args: list[Typed], node: exp.Expr) -> Typed:
+def _keys(_context: Context, args: list[Typed], _node: exp.Expr) -> Typed:
     value = cast(args[0], JSON) if args[0].type.name == "unknown" else args[0]
     return Typed(f"json_object_keys({json_text(value)})", array(TEXT))
 

@@ -19,7 +19,8 @@ from penstock.errors import SqlError
 _TRUE = {"t", "tr", "tru", "true", "y", "ye", "yes", "on", "1"}
 _FALSE = {"f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0"}
 _STAMP = re.compile(
-    r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T]+(\d{1,2}):(\d{2})(?::(\d{2})(\.\d+)?)?)?\s*(Z|UTC|[+-]\d{1,2}(?::?\d{2})?)?$",
+    r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T]+(\d{1,2}):(\d{2})(?::(\d{2})(\.\d+)?)?)?"
+    r"\s*(Z|UTC|[+-]\d{1,2}(?::?\d{2})?)?$",
     re.IGNORECASE,
 )
 
@@ -77,7 +78,7 @@ def _null(_context: Context, _node: exp.Expr) -> Typed:
 
 
 @rule(exp.Interval)
-def _interval(context: Context, node: exp.Expr) -> Typed:
+def _interval(_context: Context, node: exp.Expr) -> Typed:
     unit = node.args.get("unit")
     if not isinstance(node.this, exp.Literal) or isinstance(unit, exp.IntervalSpan):
         value = str(node.this.name) if isinstance(node.this, exp.Literal) else ""
@@ -122,7 +123,7 @@ def decimal(value: str) -> Typed:
 
 
 def constant(value: str, kind: Type) -> Typed | None:  # noqa: C901 - one case for each type
-    """The literal ``value`` read as PostgreSQL reads one of type ``kind``; None where that is left to Spark."""
+    """The literal ``value`` as PostgreSQL reads one of type ``kind``; None where that is left to Spark."""
     stripped = value.strip()
     name = kind.name
     if name == "bool":

@@ -122,7 +122,8 @@ def _power(call: Call) -> Typed:
     return power(_number(call), _number(call, 1))
 
 
-@function("sqrt", "cbrt", "exp", "ln", "sin", "cos", "tan", "cot", "asin", "acos", "atan", "sinh", "cosh", "tanh",
+@function("sqrt", "cbrt", "exp", "ln", "sin", "cos", "tan", "cot", "asin", "acos", "atan", "sinh", "cosh",
+          "tanh",
           "asinh", "acosh", "atanh", "degrees", "radians")  # fmt: skip
 def _double(call: Call) -> Typed:
     call.expect(1)
@@ -166,7 +167,7 @@ def _log(call: Call) -> Typed:
         a = double(_number(call))
         test, inner = f"{a} <= 0", f"log10({a})"
     return Typed(
-        f"IF({test}, CAST(raise_error('cannot take logarithm of zero or a negative number') AS DOUBLE), {inner})",
+        f"IF({test}, CAST(raise_error('cannot take logarithm of this number') AS DOUBLE), {inner})",
         FLOAT8,
     )
 
@@ -175,7 +176,8 @@ def _log(call: Call) -> Typed:
 def _factorial(call: Call) -> Typed:
     call.expect(1)
     value = coerce(call.args[0], INT4).sql
-    sql = f"IF({value} BETWEEN 0 AND 20, factorial(CAST({value} AS INT)), CAST(raise_error('factorial is out of range') AS BIGINT))"
+    fault = "CAST(raise_error('factorial is out of range') AS BIGINT)"
+    sql = f"IF({value} BETWEEN 0 AND 20, factorial(CAST({value} AS INT)), {fault})"
     return Typed(f"CAST({sql} AS DECIMAL(20,0))", numeric(20, 0))
 
 
@@ -187,8 +189,8 @@ def _gcd(call: Call) -> Typed:
     if not kind.integer:
         raise call.refuse("integers are wanted")
     a, b = (f"CAST({arg.sql} AS BIGINT)" for arg in call.args)
-    steps = "aggregate(sequence(1, 92), struct(abs({a}) AS x, abs({b}) AS y), (s, i) -> IF(s.y = 0, s, struct(s.y AS x, s.x % s.y AS y)), s -> s.x)"
-    sql = steps.format(a=a, b=b)
+    step = "(s, i) -> IF(s.y = 0, s, struct(s.y AS x, s.x % s.y AS y))"
+    sql = f"aggregate(sequence(1, 92), struct(abs({a}) AS x, abs({b}) AS y), {step}, s -> s.x)"
     if call.name == "lcm":
         sql = f"IF({a} = 0 OR {b} = 0, 0L, abs({a} DIV {sql} * {b}))"
     return Typed(f"CAST({sql} AS {kind.spark})", kind)

@@ -12,7 +12,6 @@ from penstock.dialect.spark.core import (
     Scope,
     Typed,
     name_of,
-    once,
     position,
     quoted,
     refuse,
@@ -221,15 +220,18 @@ def _quantified_query(context: Context, left: exp.Expr, sign: str, inner: exp.Ex
     value = context.expr(left)
     # One row says all: the extreme, whether there is a NULL, and whether there is a row at all.
     extreme = "max" if (sign[0] == ">") == every else "min"
-    told = f"(SELECT named_struct('m', {extreme}(a.x), 'n', count(*), 'k', count(a.x)) FROM ({query.sql}) AS a(x))"
+    row_ = f"named_struct('m', {extreme}(a.x), 'n', count(*), 'k', count(a.x))"
+    told = f"(SELECT {row_} FROM ({query.sql}) AS a(x))"
 
     def body(v: str) -> str:
         test = compare(sign, value, Typed(f"{v}.m", kind)).sql
         if every:
-            return f"CASE WHEN {v}.n = 0 THEN true WHEN NOT {test} THEN false WHEN {v}.n > {v}.k THEN NULL ELSE {test} END"
-        return f"CASE WHEN {v}.n = 0 THEN false WHEN {test} THEN true WHEN {v}.n > {v}.k THEN NULL ELSE {test} END"
+            first = f"WHEN {v}.n = 0 THEN true WHEN NOT {test} THEN false"
+        else:
+            first = f"WHEN {v}.n = 0 THEN false WHEN {test} THEN true"
+        return f"CASE {first} WHEN {v}.n > {v}.k THEN NULL ELSE {test} END"
 
-    return Typed(f"({once(Typed(told, RECORD), body)})", BOOL)
+    return Typed(f"({body(told)})", BOOL)
 
 
 @rule(exp.Any, exp.All)

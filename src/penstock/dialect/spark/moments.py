@@ -41,7 +41,7 @@ def arithmetic(sign: str, left: Typed, right: Typed) -> Typed | None:
 
 
 def _guess(value: Typed, other: Typed, sign: str) -> Typed:
-    """The type that PostgreSQL gives a literal here: that of the other side, but beside a date it is a date's sum."""
+    """A literal given the type that PostgreSQL finds: that of the other side, or what can be added to it."""
     if other.type.name == "interval" and sign in "*/":
         return cast(value, INT4) if str(value.value).lstrip("-").isdigit() else cast(value, DAYTIME)
     if other.type.moment and sign == "+":

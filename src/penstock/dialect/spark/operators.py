@@ -57,22 +57,17 @@ def arithmetic(sign: str, left: Typed, right: Typed, node: exp.Expr | None = Non
     elif right.type.name == "unknown" and left.type.number:
         right = coerce(right, left.type)
     if not left.type.number or not right.type.number:
-        raise refuse(f"operator {left.type.name} {sign} {right.type.name} is not supported", node, sqlstate="42883"
-               if "any" not in (left.type.name, right.type.name) else "0A000")  # fmt: skip
+        known = "any" not in (left.type.name, right.type.name)
+        what = f"operator {left.type.name} {sign} {right.type.name} is not supported"
+        raise refuse(what, node, sqlstate="42883" if known else "0A000")
     kind = common([left.type, right.type])
     if kind.integer:
         if sign == "/":
             return Typed(f"CAST({left.sql} DIV {right.sql} AS {kind.spark})", kind)
-        return Typed(_fits(f"({left.sql} {sign} {right.sql})", left, right, kind), kind)
+        return Typed(f"({left.sql} {sign} {right.sql})", kind)
     if kind.floating:
         return Typed(f"({double(left, kind)} {sign} {double(right, kind)})", kind)
     return _decimals(sign, left, right)
-
-
-def _fits(sql: str, left: Typed, right: Typed, kind: Type) -> str:
-    # Spark's literals are at least integers; so is what comes of smallint and such a literal in PostgreSQL.
-    del left, right, kind
-    return sql
 
 
 def double(value: Typed, kind: Type = FLOAT8) -> str:
@@ -158,7 +153,7 @@ def _power(context: Context, node: exp.Expr) -> Typed:
 
 
 def power(base: Typed, exponent: Typed) -> Typed:
-    """PostgreSQL has it for numeric and for double; whole powers of decimals are exact in neither Spark nor here."""
+    """As doubles, also where PostgreSQL has numerics."""
     return Typed(f"power({double(base)}, {double(exponent)})", FLOAT8)
 
 
@@ -190,7 +185,7 @@ def _inverted(context: Context, node: exp.Expr) -> Typed:
 
 @rule(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 def _comparison(context: Context, node: exp.Expr) -> Typed:
-    right = node.args["expression"]
+    right = quantifier(node.args["expression"])
     sign = _SIGNS.get(type(node), "<=>")
     if isinstance(right, exp.Any | exp.All):
         from penstock.dialect.spark.membership import quantified
@@ -202,6 +197,15 @@ def _comparison(context: Context, node: exp.Expr) -> Typed:
     else:
         found = compare(sign, context.expr(node.this), context.expr(right), node)
     return Typed(f"(NOT {found.sql})", BOOL) if isinstance(node, exp.NullSafeNEQ) else found
+
+
+def quantifier(node: exp.Expr) -> exp.Expr:
+    """ANY, SOME and ALL of an array look like functions."""
+    name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
+    if name in ("all", "any", "some") and len(node.expressions) == 1:
+        kind = exp.All if name == "all" else exp.Any
+        return kind(this=node.expressions[0])
+    return node
 
 
 def row(node: exp.Expr) -> list[exp.Expr] | None:

@@ -8,6 +8,7 @@ from penstock.dialect.spark.casts import coerce, plain
 from penstock.dialect.spark.core import Call, Context, Typed, function, refuse, rule, text
 from penstock.dialect.spark.functions import texts
 from penstock.dialect.spark.membership import elements
+from penstock.dialect.spark.operators import quantifier
 from penstock.dialect.spark.regexes import java, like_to_java, similar_to_java
 from penstock.dialect.spark.rowsets import ARRAYS
 from penstock.dialect.spark.types import BOOL, INT4, TEXT, array
@@ -34,7 +35,7 @@ def _pattern(context: Context, node: exp.Expr, escape: str) -> Typed:
     if not (value.type.textual or value.type.name in ("unknown", "any")):
         raise refuse(f"LIKE wants a text, not {value.type.name}", node, sqlstate="42883")
     sql = plain(coerce(value, TEXT))
-    right: exp.Expr = node.args["expression"]
+    right = quantifier(node.args["expression"])
     fold = isinstance(node, exp.ILike)
     if isinstance(right, exp.Any | exp.All):
         made = _quantified(context, sql, right, escape, fold=fold)
@@ -105,7 +106,7 @@ def _matches(context: Context, node: exp.Expr) -> Typed:
         raise refuse(f"~ wants a text, not {value.type.name}", node, sqlstate="42883")
     sql = plain(coerce(value, TEXT))
     flags = "i" if isinstance(node, exp.RegexpILike) else ""
-    right: exp.Expr = node.args["expression"]
+    right = quantifier(node.args["expression"])
     if isinstance(right, exp.Any | exp.All):
         items = right.this.this if isinstance(right.this, exp.Paren) else right.this
         if not isinstance(items, exp.Array):

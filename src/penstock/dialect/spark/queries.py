@@ -300,7 +300,11 @@ def _group(context: Context, node: exp.Expr, items: Sequence[tuple[str, Typed]] 
 
 
 def _grouping(context: Context, part: exp.Expr, items: Sequence[tuple[str, Typed]] | None) -> str:
-    words: dict[type[exp.Expr], str] = {exp.GroupingSets: "GROUPING SETS", exp.Rollup: "ROLLUP", exp.Cube: "CUBE"}
+    words: dict[type[exp.Expr], str] = {
+        exp.GroupingSets: "GROUPING SETS",
+        exp.Rollup: "ROLLUP",
+        exp.Cube: "CUBE",
+    }
     if type(part) in words:
         return (
             f"{words[type(part)]} ({', '.join(_grouping(context, item, items) for item in part.expressions)})"

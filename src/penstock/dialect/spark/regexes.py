@@ -1,7 +1,7 @@
 """PostgreSQL's regular expressions in Java's flavour.
 
-Where the two would find different extents (PostgreSQL takes the longest of several alternatives, Java the first) and
-the extent matters, the pattern is refused.
+Where the two would find different extents (PostgreSQL takes the longest of several alternatives, Java the
+first) and the extent matters, the pattern is refused.
 """
 
 from __future__ import annotations

@@ -86,7 +86,8 @@ def series(_context: Context, args: list[Typed], node: exp.Expr) -> Typed:
             else f"(({step} > 0 AND {start} <= {end}) OR ({step} < 0 AND {start} >= {end}))"
         )
         return Typed(
-            f"IF({up}, sequence({start}, {end}, CAST({step} AS {kind.spark})), CAST(array() AS {array(kind).spark}))",
+            f"IF({up}, sequence({start}, {end}, CAST({step} AS {kind.spark})),"
+            f" CAST(array() AS {array(kind).spark}))",
             array(kind),
         )
     if kind.moment and len(args) == 3:
@@ -103,10 +104,16 @@ def _moments(args: list[Typed], kind: Type, node: exp.Expr) -> Typed:
     if not isinstance(parts, Parts) or (parts.months < 0 or parts.days < 0 or parts.micros < 0):
         raise refuse("generate_series of moments wants a constant step that goes forward", node)
     amount = f"make_interval(0, {parts.months}, 0, {parts.days}, 0, 0, {parts.micros / 1_000_000:.6f})"
-    return Typed(
-        f"IF({start} <= {end}, sequence({start}, {end}, {amount}), CAST(array() AS {array(whole).spark}))",
-        array(whole),
-    )
+    if parts.months:
+        # Each is counted from the one before: after a short month the day stays short.
+        count = f"CAST(months_between({end}, {start}) / {parts.months} + 2 AS INT)"
+        following = f"element_at(acc, -1) + {amount}"
+        grown = f"IF({following} <= {end}, array_append(acc, {following}), acc)"
+        values = f"aggregate(sequence(1, {count}), array({start}), (acc, i) -> {grown})"
+    else:
+        values = f"sequence({start}, {end}, {amount})"
+    empty = f"CAST(array() AS {array(whole).spark})"
+    return Typed(f"IF({start} <= {end}, {values}, {empty})", array(whole))
 
 
 def _unnest(_context: Context, args: list[Typed], node: exp.Expr) -> Typed:

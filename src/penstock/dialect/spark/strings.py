@@ -109,10 +109,8 @@ def _trim(context: Context, node: exp.Expr) -> Typed:
     if node.args.get("collation"):
         raise refuse("this form of trim is not supported", node)
     what = node.args.get("expression")
-    return Typed(
-        f"trim({side} {to_text(_textual(context.expr(what), node)) if what is not None else text(' ')} FROM {value})",
-        TEXT,
-    )
+    letters = to_text(_textual(context.expr(what), node)) if what is not None else text(" ")
+    return Typed(f"trim({side} {letters} FROM {value})", TEXT)
 
 
 def _textual(value: Typed, node: exp.Expr) -> Typed:
@@ -191,9 +189,18 @@ def _split_part(call: Call) -> Typed:
     )
 
 
+def _part(value: Typed) -> str:
+    """NULL stays NULL."""
+    return (
+        f"CASE WHEN {value.sql} THEN 't' WHEN NOT {value.sql} THEN 'f' END"
+        if value.type.name == "bool"
+        else to_text(value)
+    )
+
+
 @function("concat")
 def _concat(call: Call) -> Typed:
-    parts = [f"coalesce({to_text(arg)}, '')" if arg.value is None else to_text(arg) for arg in call.args]
+    parts = [f"coalesce({_part(arg)}, '')" for arg in call.args]
     return Typed(f"concat({', '.join(parts)})", TEXT)
 
 
@@ -202,7 +209,7 @@ def _concat_ws(call: Call) -> Typed:
     if len(call.args) < 2:
         raise call.refuse("at least two arguments are wanted")
     return Typed(
-        f"concat_ws({', '.join([texts(call, count=1)[0], *(to_text(arg) for arg in call.args[1:])])})", TEXT
+        f"concat_ws({', '.join([texts(call, count=1)[0], *(_part(arg) for arg in call.args[1:])])})", TEXT
     )
 
 

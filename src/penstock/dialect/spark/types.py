@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 class Type:
     """A type of PostgreSQL.
 
-    ``precision`` and ``scale`` are those of the decimal that Spark has. ``exact`` is False where PostgreSQL's value
-    would have another scale: the number is the same, what it looks like as text is not. ``native`` marks json that
-    Spark holds as a struct, a map or a variant. ``unit`` says how Spark holds an interval: ``ym`` or ``dt``.
+    ``precision`` and ``scale`` are those of the decimal that Spark has. ``exact`` is False where PostgreSQL's
+    value would have another scale: the number is the same, its text is not. ``native`` marks json that Spark
+    holds as a struct, a map or a variant. ``unit`` says how it holds an interval: as ``ym`` or as ``dt``.
     """
 
     name: str
