@@ -73,7 +73,6 @@ CALLS = [
     "SELECT dblink_connect('host=x')",
     "SELECT pg_terminate_backend(1)",
     "SELECT pg_cancel_backend(pid) FROM pg_stat_activity",
-    "SELECT set_config('x', 'y', false)",
     "SELECT pg_reload_conf()",
     "SELECT query_to_xml('select 1', true, true, '')",
     "SELECT table_to_xml('t', true, true, '')",
@@ -181,6 +180,9 @@ def test_the_place_and_the_name_are_told() -> None:
         "SELECT from_xml(`a`, 'x INT') FROM t",
         "SELECT * FROM checkpoint('run', 'stage')",
         "SELECT current_setting('x'), pg_backend_pid(), version()",
+        # Drivers call both around their own queries; the shadow catalog sees to it that they do nothing.
+        "SELECT set_config('jit', 'off', false)",
+        "SELECT pg_advisory_unlock_all()",
         "SELECT transform(a, x -> x + 1) FROM t",
     ],
 )

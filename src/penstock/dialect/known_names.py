@@ -150,7 +150,7 @@ SPARK_DENIED = _words(
 
 POSTGRES_DENIED = _words(
     """
-    set_config setval nextval currval lastval query_to_xml query_to_xmlschema query_to_xml_and_xmlschema
+    setval nextval currval lastval query_to_xml query_to_xmlschema query_to_xml_and_xmlschema
     cursor_to_xml cursor_to_xmlschema table_to_xml table_to_xmlschema table_to_xml_and_xmlschema
     schema_to_xml schema_to_xmlschema schema_to_xml_and_xmlschema database_to_xml database_to_xmlschema
     database_to_xml_and_xmlschema ts_stat ts_rewrite loread lowrite pg_stat_file pg_terminate_backend
@@ -209,7 +209,8 @@ DENIED_PREFIXES = (
     "lo_",
     "dblink",
     "postgres_fdw",
-    "pg_advisory_",
+    "pg_advisory_lock",
+    "pg_advisory_xact",
     "pg_try_advisory_",
     "pg_logical_",
     "pg_replication_",

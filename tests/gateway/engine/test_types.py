@@ -38,6 +38,8 @@ CASES: list[tuple[str, int, Any]] = [
     ("INTERVAL '1 02:03:04.5' DAY TO SECOND", pg.INTERVAL, pa.MonthDayNano([0, 1, 7_384_500_000_000])),
     ("array(INTERVAL '2' DAY, NULL)", pg.INTERVAL_ARRAY, [pa.MonthDayNano([0, 2, 0]), None]),
     ("INTERVAL '1-2' YEAR TO MONTH", pg.INTERVAL, MONTHS),
+    ("INTERVAL '14' MONTH", pg.INTERVAL, MONTHS),
+    ("INTERVAL '-2' YEAR", pg.INTERVAL, pa.MonthDayNano([-24, 0, 0])),
     ("make_interval(1, 2, 3, 4, 4, 5, 6.0075)", pg.INTERVAL, MIXED),
     ("NULL", pg.TEXT, None),
     ("array(1, NULL)", pg.INT4_ARRAY, [1, None]),

@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.errors import SqlError
+from penstock.gateway import types as pg
+
+_LARGEST_PRECISION, _USUAL_SCALE = 38, 18
 
 
 def arguments(values: Sequence[object], count: int) -> dict[str, Any]:
@@ -19,6 +22,20 @@ def arguments(values: Sequence[object], count: int) -> dict[str, Any]:
     """
     padded = [*values, *[None] * (count - len(values))]
     return {f"p{number}": _argument(value) for number, value in enumerate(padded, 1)}
+
+
+def kinds_of(parameters: Sequence[int], values: Sequence[object]) -> list[str]:
+    """The types of parameters in Spark. A numeric that is too large for the usual one gets its own."""
+    padded = [*values, *[None] * (len(parameters) - len(values))]
+    return [_kind(oid, value) for oid, value in zip(parameters, padded, strict=False)]
+
+
+def _kind(oid: int, value: object) -> str:
+    kind = pg.spark_type(oid)
+    if oid != pg.NUMERIC or not isinstance(value, decimal.Decimal) or not value.is_finite():
+        return kind
+    room = _LARGEST_PRECISION - (value.adjusted() + 1)
+    return kind if room >= _USUAL_SCALE else f"DECIMAL({_LARGEST_PRECISION},{max(room, 0)})"
 
 
 def _argument(value: object) -> Any:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from penstock.dialect.statements import CreateSchema, CreateTable, CreateView, Drop, Explain
 from penstock.dialect.translate import Target, respell, translate
 from penstock.errors import SqlError
-from penstock.gateway import types as pg
 from penstock.gateway.base import Column
-from penstock.gateway.engine.arguments import arguments
+from penstock.gateway.engine.arguments import arguments, kinds_of
 from penstock.gateway.engine.calls import Call
 
 if TYPE_CHECKING:
@@ -55,20 +54,21 @@ class SparkPlan:
             error.position = max(0, error.position + self.offset)
         return error
 
-    def text(self, spark: SparkSession, query: str) -> str:
+    def text(self, spark: SparkSession, query: str, values: Sequence[object] = ()) -> str:
         """The statement in Spark SQL, with its relations bound for ``query``."""
         names = {path: relation.bind(spark, query) for path, relation in self.relations.items()}
         shapes = (tuple(relation.spark_columns.items()) for relation in self.relations.values())
-        key = (*names.values(), *shapes)
+        kinds = kinds_of(self.parameters, values)
+        key = (*names.values(), *shapes, *kinds)
         text = self.texts.get(key)
         if text is None:
             # Temporary views have another name each time: their texts are of no further use.
             if len(self.texts) >= _TEXTS:
                 self.texts.clear()
-            text = self.texts[key] = self._translated(names)
+            text = self.texts[key] = self._translated(names, kinds)
         return text
 
-    def _translated(self, names: Mapping[Path, str]) -> str:
+    def _translated(self, names: Mapping[Path, str], kinds: Sequence[str]) -> str:
         def target(path: Path) -> Target | None:
             # Spark's own dialect does not tell upper case from lower.
             known = path if path in names else tuple(part.lower() for part in path)
@@ -76,12 +76,11 @@ class SparkPlan:
             return None if relation is None else Target(names[known], relation.spark_columns)
 
         change = translate if self.analysis.dialect == "postgres" else respell
-        kinds = [pg.spark_type(oid) for oid in self.parameters]
         return change(self.analysis.tree.copy(), target=target, parameters=kinds)
 
     def frame(self, spark: SparkSession, query: str, values: Sequence[object] = ()) -> DataFrame:
         """The query, analysed by Spark but not run."""
-        return sql(spark, self.text(spark, query), values, len(self.parameters))
+        return sql(spark, self.text(spark, query, values), values, len(self.parameters))
 
     def release(self, spark: SparkSession, query: str) -> None:
         for relation in self.relations.values():

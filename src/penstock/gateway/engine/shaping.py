@@ -27,13 +27,13 @@ _MONTH_DAY_NANO = pa.month_day_nano_interval()
 _DAY = 86_400_000_000
 # PostgreSQL shows at least this many digits of an average.
 _OF_FLOAT = "DECIMAL(38,16)"
-_NUMBERS = "CASE WHEN {c} IS NOT NULL THEN array(CAST(extract(YEAR FROM {c}) AS BIGINT) * 12 "
-_TRIPLE = _NUMBERS + (
-    "+ extract(MONTH FROM {c}), "
-    "CAST(extract(DAY FROM {c}) AS BIGINT), CAST((CAST(extract(HOUR FROM {c}) AS BIGINT) * 3600 + "
+_TRIPLE = (
+    "CASE WHEN {c} IS NOT NULL THEN array(CAST(extract(YEAR FROM {c}) AS BIGINT) * 12 "
+    "+ extract(MONTH FROM {c}), CAST(extract(DAY FROM {c}) AS BIGINT), "
+    "CAST((CAST(extract(HOUR FROM {c}) AS BIGINT) * 3600 + "
     "extract(MINUTE FROM {c}) * 60 + extract(SECOND FROM {c})) * 1000000 AS BIGINT)) END"
 )
-_MONTHS = _NUMBERS + "+ extract(MONTH FROM {c}), 0L, 0L) END"
+_MONTHS = "CASE WHEN {c} IS NOT NULL THEN array(CAST(CAST({c} AS INTERVAL MONTH) AS BIGINT), 0L, 0L) END"
 _JSON = "to_json({c}, map('ignoreNullFields', 'false'))"
 
 

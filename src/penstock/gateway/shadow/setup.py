@@ -65,7 +65,9 @@ CLOSED = (
     "ts_stat", "ts_rewrite",
     # other connections and the server
     "pg_terminate_backend", "pg_cancel_backend", "pg_reload_conf", "pg_rotate_logfile", "pg_notify",
-    "pg_advisory%", "pg_try_advisory%", "pg_export_snapshot", "pg_log_backend_memory_contexts",
+    "pg_advisory_lock%", "pg_advisory_xact%", "pg_advisory_unlock", "pg_advisory_unlock_shared",
+    "pg_try_advisory%",
+    "pg_export_snapshot", "pg_log_backend_memory_contexts",
     "pg_promote", "pg_switch_wal", "pg_create_%", "pg_drop_%", "pg_copy_%_slot", "pg_logical_%",
     "pg_replication_%", "pg_backup_%", "pg_wal_replay_%", "pg_stat_reset%", "pg_sync_replication_slots",
     "pg_import_system_collations", "pg_extension_config_dump", "pg_restore_%_stats", "pg_clear_%_stats",
