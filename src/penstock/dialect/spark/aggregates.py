@@ -248,10 +248,10 @@ def _percentile(call: AggregateCall) -> Typed:
         return Typed(call.wrap("percentile_cont", fraction, within=within), FLOAT8)
     # Spark's own gives doubles: take the value itself from the sorted ones.
     values = _collected(replace(call, order=()), key.sql)
-    present = f"filter({values}, e -> e IS NOT NULL)"
+    present = f"filter({values}, x_e -> x_e IS NOT NULL)"
     sort = f"sort_array({present}, {'false' if down == 'DESC' else 'true'})"
-    place = f"CAST(greatest(1, ceil({fraction} * size(a))) AS INT) - 1"
-    return Typed(f"transform(array({sort}), a -> get(a, {place}))[0]", key.type)
+    place = f"CAST(greatest(1, ceil({fraction} * size(x_a))) AS INT) - 1"
+    return Typed(f"transform(array({sort}), x_a -> get(x_a, {place}))[0]", key.type)
 
 
 @aggregate("mode")

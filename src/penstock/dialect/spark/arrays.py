@@ -146,7 +146,7 @@ def joined(left: Typed, right: Typed) -> Typed:
 def _position(call: Call) -> Typed:
     call.expect(2)
     items, value, _ = _pair(_given(call), call.args[1])
-    found = f"array_position(transform({items.sql}, e -> e <=> {value.sql}), true)"
+    found = f"array_position(transform({items.sql}, x_e -> x_e <=> {value.sql}), true)"
     return Typed(f"CAST(nullif({found}, 0) AS INT)", INT4)
 
 
@@ -154,7 +154,7 @@ def _position(call: Call) -> Typed:
 def _remove(call: Call) -> Typed:
     call.expect(2)
     items, value, _ = _pair(_given(call), call.args[1])
-    return Typed(f"filter({items.sql}, e -> NOT (e <=> {value.sql}))", items.type)
+    return Typed(f"filter({items.sql}, x_e -> NOT (x_e <=> {value.sql}))", items.type)
 
 
 @function("array_replace")
@@ -162,14 +162,14 @@ def _replace(call: Call) -> Typed:
     call.expect(3)
     items, old, _ = _pair(_given(call), call.args[1])
     new = coerce(call.args[2], items.type.element or ANY)
-    return Typed(f"transform({items.sql}, e -> IF(e <=> {old.sql}, {new.sql}, e))", items.type)
+    return Typed(f"transform({items.sql}, x_e -> IF(x_e <=> {old.sql}, {new.sql}, x_e))", items.type)
 
 
 @function("array_to_string")
 def _to_string(call: Call) -> Typed:
     call.expect(2, 3)
     items = _given(call)
-    texts_ = f"transform({items.sql}, e -> {to_text(Typed('e', items.type.element or ANY))})"
+    texts_ = f"transform({items.sql}, x_e -> {to_text(Typed('x_e', items.type.element or ANY))})"
     rest = [coerce(arg, TEXT).sql for arg in call.args[1:]]
     return Typed(f"array_join({', '.join([texts_, *rest])})", TEXT)
 
@@ -181,7 +181,7 @@ def _contains(context: Context, node: exp.Expr) -> Typed:
         left, right = right, left
     a, b = _both(left, right, node)
     # NULL is contained in nothing.
-    test = f"forall({b.sql}, e -> coalesce(array_contains({a.sql}, e), false))"
+    test = f"forall({b.sql}, x_e -> coalesce(array_contains({a.sql}, x_e), false))"
     return Typed(f"IF({a.sql} IS NULL, NULL, {test})", BOOL)
 
 

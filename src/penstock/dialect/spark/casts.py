@@ -240,7 +240,7 @@ def _to_array(value: Typed, kind: Type) -> Typed:
     inner, outer = value.type.element or ANY, kind.element or ANY
     if inner.name in ("unknown", "any"):
         return Typed(f"CAST({value.sql} AS {kind.spark})", kind)
-    return Typed(f"transform({value.sql}, e -> {cast(Typed('e', inner), outer).sql})", kind)
+    return Typed(f"transform({value.sql}, x_e -> {cast(Typed('x_e', inner), outer).sql})", kind)
 
 
 def plain(value: Typed) -> str:

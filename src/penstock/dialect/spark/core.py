@@ -213,6 +213,11 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def alias_of(name: str) -> str:
+    """A relation in Spark, by a name that no column has: Spark may read ``a.b`` as a field of column ``a``."""
+    return quoted(f"@{name}")
+
+
 def text(value: str) -> str:
     """A string literal of Spark's, in which a backslash is an escape."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

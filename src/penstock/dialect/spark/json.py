@@ -226,8 +226,8 @@ def _elements(_context: Context, args: list[Typed], node: exp.Expr) -> Typed:
     kind = Type("jsonb" if name.startswith("jsonb") else "json")
     items = f"CAST({variant(args[0])} AS ARRAY<VARIANT>)"
     if name.endswith("_text"):
-        return Typed(f"transform({items}, e -> variant_get(e, '$', 'string'))", array(TEXT))
-    return Typed(f"transform({items}, e -> to_json(e))", array(kind))
+        return Typed(f"transform({items}, x_e -> variant_get(x_e, '$', 'string'))", array(TEXT))
+    return Typed(f"transform({items}, x_e -> to_json(x_e))", array(kind))
 
 
 def _keys(_context: Context, args: list[Typed], _node: exp.Expr) -> Typed:

@@ -11,6 +11,7 @@ from penstock.dialect.spark.core import (
     Query,
     Scope,
     Typed,
+    alias_of,
     name_of,
     position,
     quoted,
@@ -71,7 +72,7 @@ def _unresolved(context: Context, table: str | None, name: str, node: exp.Expr) 
                 parts = ", ".join(f"{text_key(field.name)}, {field.sql}" for field in source.fields)
                 return Typed(f"named_struct({parts})", RECORD, source.fields)
             if source.fields is None and table in (None, source.name):
-                return Typed(f"{quoted(source.name)}.{quoted(name)}", ANY)
+                return Typed(f"{alias_of(source.name)}.{quoted(name)}", ANY)
         scope = scope.outer
     shown = f"{table}.{name}" if table else f'"{name}"'
     raise SqlError(f"column {shown} does not exist", sqlstate="42703", position=position(node))
@@ -190,10 +191,10 @@ def quantified(context: Context, left: exp.Expr, sign: str, right: exp.Expr) -> 
     value = context.expr(left)
     items = elements(context, inner, value.type)
     element = items.type.element or ANY
-    test = compare(sign, value, Typed("e", element)).sql
+    test = compare(sign, value, Typed("x_e", element)).sql
     if not every:
-        return Typed(f"exists({items.sql}, e -> {test})", BOOL)
-    return Typed(f"forall({items.sql}, e -> {test})", BOOL)
+        return Typed(f"exists({items.sql}, x_e -> {test})", BOOL)
+    return Typed(f"forall({items.sql}, x_e -> {test})", BOOL)
 
 
 def elements(context: Context, node: exp.Expr, beside: Type) -> Typed:

@@ -82,21 +82,33 @@ def _decimals(sign: str, left: Typed, right: Typed) -> Typed:
         b = numeric(len(str(abs(right.value))), 0)
     exact = a.exact and b.exact
     if sign == "*":
-        scale = a.scale + b.scale
-        whole = a.precision - a.scale + b.precision - b.scale + 1
-        fits = whole + scale <= 38
-        kept = scale if fits else max(38 - whole, min(scale, 6))
-        kind = numeric(whole + kept, kept, exact=exact and kept == scale)
-        return Typed(f"({left.sql} * {right.sql})", kind)
+        return _product(left.sql, a, right.sql, b)
     if sign == "/":
         # A divisor of full precision gives the quotient all the digits that are left.
         return divide(left.sql, a, right.sql, b)
     scale = max(a.scale, b.scale)
     whole = max(a.precision - a.scale, b.precision - b.scale) + (sign != "%")
+    if whole + scale > 38:
+        # Spark would drop digits after the point; so it fails instead where the number is that large.
+        wide = f"DECIMAL(37,{scale})"
+        sql = f"(CAST({left.sql} AS {wide}) {sign} CAST({right.sql} AS {wide}))"
+        return Typed(sql, numeric(38, scale, exact=exact))
+    return Typed(f"({left.sql} {sign} {right.sql})", numeric(whole + scale, scale, exact=exact))
+
+
+def _product(left: str, a: Type, right: str, b: Type) -> Typed:
+    """A product of decimals, exact where Spark's 38 digits allow it."""
+    scale = a.scale + b.scale
+    whole = a.precision - a.scale + b.precision - b.scale + 1
+    exact = a.exact and b.exact
     kept = scale if whole + scale <= 38 else max(38 - whole, min(scale, 6))
-    return Typed(
-        f"({left.sql} {sign} {right.sql})", numeric(whole + kept, kept, exact=exact and kept == scale)
-    )
+    if kept == scale:
+        return Typed(f"({left} * {right})", numeric(whole + kept, kept, exact=exact))
+    narrow, kind = "DECIMAL(18,9)", numeric(38, 18, exact=False)
+    fits = f"{left} = try_cast({left} AS {narrow}) AND {right} = try_cast({right} AS {narrow})"
+    small = f"try_cast({left} AS {narrow}) * try_cast({right} AS {narrow})"
+    rough = f"CAST({left} AS DOUBLE) * CAST({right} AS DOUBLE)"
+    return Typed(f"IF({fits}, CAST({small} AS {kind.spark}), CAST({rough} AS {kind.spark}))", kind)
 
 
 def divide(left: str, a: Type, right: str, b: Type) -> Typed:

@@ -59,8 +59,8 @@ def _quantified(context: Context, sql: str, right: exp.Expr, escape: str, *, fol
     else:
         items = elements(context, inner, TEXT)
         if not isinstance(items.value, list):
-            test = _like(sql, Typed("e", TEXT), escape, fold=fold)
-            return f"{'forall' if word == 'AND' else 'exists'}({items.sql}, e -> {test})"
+            test = _like(sql, Typed("x_e", TEXT), escape, fold=fold)
+            return f"{'forall' if word == 'AND' else 'exists'}({items.sql}, x_e -> {test})"
         parts = [
             _like(sql, Typed(text(item), TEXT, item), escape, fold=fold)
             for item in items.value

@@ -58,6 +58,7 @@ def _with(context: Context, node: exp.Expr) -> tuple[Context, str]:
     for cte in clause.expressions:
         name = name_of(cte.args["alias"].this)
         columns = [name_of(part) for part in cte.args["alias"].args.get("columns") or []]
+        spelled = _cte(name)
         inner = context
         if recursive and _names(cte.this, name):
             inner = _recursive(context, cte, name, columns)
@@ -68,13 +69,20 @@ def _with(context: Context, node: exp.Expr) -> tuple[Context, str]:
             fields = tuple(
                 replace(field, name=label) for field, label in zip(fields, _labels(fields), strict=True)
             )
-            parts.append(f"{quoted(name)}({', '.join(map(quoted, spark))}) AS ({made.sql})")
+            parts.append(f"{spelled}({', '.join(map(quoted, spark))}) AS ({made.sql})")
             if spark != [field.name for field in fields]:
                 raise refuse(f'the columns of "{name}" must have different names', cte, sqlstate="42701")
         else:
-            parts.append(f"{quoted(name)} AS ({made.sql})")
-        context = context.inside(replace(context.scope, ctes={**context.scope.ctes, name: Query("", fields)}))
+            parts.append(f"{spelled} AS ({made.sql})")
+        context = context.inside(
+            replace(context.scope, ctes={**context.scope.ctes, name: Query(_cte(name), fields)})
+        )
     return context, f"WITH {'RECURSIVE ' if recursive else ''}{', '.join(parts)} "
+
+
+def _cte(name: str) -> str:
+    """A name of WITH in Spark: one that no relation has, since Spark would take the one for the other."""
+    return quoted(f"with {name}")
 
 
 def _labels(fields: Sequence[Field]) -> list[str]:
@@ -108,7 +116,9 @@ def _recursive(context: Context, cte: exp.Expr, name: str, columns: list[str]) -
         )
     first = query(context, body.this)
     fields = _renamed(first.fields, columns, cte)
-    return context.inside(replace(context.scope, ctes={**context.scope.ctes, name: Query("", fields)}))
+    return context.inside(
+        replace(context.scope, ctes={**context.scope.ctes, name: Query(_cte(name), fields)})
+    )
 
 
 def _renamed(fields: tuple[Field, ...] | None, names: list[str], node: exp.Expr) -> tuple[Field, ...] | None:

@@ -107,9 +107,9 @@ def _moments(args: list[Typed], kind: Type, node: exp.Expr) -> Typed:
     if parts.months:
         # Each is counted from the one before: after a short month the day stays short.
         count = f"CAST(months_between({end}, {start}) / {parts.months} + 2 AS INT)"
-        following = f"element_at(acc, -1) + {amount}"
-        grown = f"IF({following} <= {end}, array_append(acc, {following}), acc)"
-        values = f"aggregate(sequence(1, {count}), array({start}), (acc, i) -> {grown})"
+        following = f"element_at(x_acc, -1) + {amount}"
+        grown = f"IF({following} <= {end}, array_append(x_acc, {following}), x_acc)"
+        values = f"aggregate(sequence(1, {count}), array({start}), (x_acc, x_i) -> {grown})"
     else:
         values = f"sequence({start}, {end}, {amount})"
     empty = f"CAST(array() AS {array(whole).spark})"

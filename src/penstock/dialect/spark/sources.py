@@ -12,6 +12,7 @@ from penstock.dialect.spark.core import (
     Query,
     Scope,
     Source,
+    alias_of,
     name_of,
     position,
     quoted,
@@ -150,7 +151,7 @@ def _table(
     name = alias or path[-1]
     cte = context.scope.ctes.get(path[0]) if len(path) == 1 else None
     if cte is not None:
-        return _named(quoted(path[0]), cte.fields, name, columns)
+        return _named(cte.sql, cte.fields, name, columns)
     found = context.target(path)
     if found is None:
         shown = ".".join(path)
@@ -165,7 +166,7 @@ def _named(
     """A relation under its alias. Names of columns are renamed here only: Spark sees its own."""
     if fields is None:
         names = f"({', '.join(map(quoted, columns))})" if columns else ""
-        return f"{sql} AS {quoted(name)}{names}", (Source(name, None),)
+        return f"{sql} AS {alias_of(name)}{names}", (Source(name, None),)
     if len(columns) > len(fields):
         raise SqlError(
             f'table "{name}" has {len(fields)} columns available but {len(columns)} specified',
@@ -175,13 +176,13 @@ def _named(
     if doubled:
         # Spark finds columns by name, whatever their case: columns that share one are given names of ours.
         inner = [f"c{i}" for i in range(len(fields))]
-        sql = f"{sql} AS {quoted(name)}({', '.join(inner)})"
+        sql = f"{sql} AS {alias_of(name)}({', '.join(inner)})"
     else:
         inner = [field.name for field in fields]
-        sql = f"{sql} AS {quoted(name)}"
+        sql = f"{sql} AS {alias_of(name)}"
     shown = [*columns, *(field.name for field in fields[len(columns) :])]
     made = tuple(
-        Field(label, f"{quoted(name)}.{quoted(spark)}", field.type)
+        Field(label, f"{alias_of(name)}.{quoted(spark)}", field.type)
         for label, spark, field in zip(shown, inner, fields, strict=True)
     )
     return sql, (Source(name, made),)
@@ -214,8 +215,8 @@ def _function(
     shown = [*columns, *(field.name for field in fields[len(columns) :])]
     inside = [f"f{i}" for i in range(len(fields))]
     made = tuple(
-        Field(label, f"{quoted(name)}.{spark}", field.type)
+        Field(label, f"{alias_of(name)}.{spark}", field.type)
         for label, spark, field in zip(shown, inside, fields, strict=True)
     )
     lateral = "LATERAL " if scope.sources else ""
-    return f"{lateral}({rows.sql}) AS {quoted(name)}({', '.join(inside)})", (Source(name, made),)
+    return f"{lateral}({rows.sql}) AS {alias_of(name)}({', '.join(inside)})", (Source(name, made),)

@@ -263,5 +263,5 @@ def _string_to_array(call: Call) -> Typed:
     pieces = f"split({value}, {pattern})" if mark else f"array({value})"
     sql = f"IF({value} = '', CAST(array() AS ARRAY<STRING>), {pieces})"
     if len(call.args) == 3:
-        sql = f"transform({sql}, e -> nullif(e, {texts(call)[2]}))"
+        sql = f"transform({sql}, x_e -> nullif(x_e, {texts(call)[2]}))"
     return Typed(sql, array(TEXT))

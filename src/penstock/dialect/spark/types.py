@@ -169,5 +169,5 @@ def _number(types: Sequence[Type]) -> Type:
     scale = max(kind.scale for kind in decimals)
     whole = max(kind.precision - kind.scale for kind in decimals)
     same = len({kind.scale for kind in decimals}) == 1 and all(kind.exact for kind in decimals)
-    scale = min(scale, max(38 - whole, 6))
+    # Where both do not fit, Spark fails on a number too large; it must not round one silently.
     return replace(numeric(whole + scale, scale), exact=same)
