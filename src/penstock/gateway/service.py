@@ -50,7 +50,7 @@ class Service:
         self._spark_config = replace(
             config.spark,
             master=master or config.spark.master,
-            conf={**_settings(config), **config.spark.conf, **(conf or {})},
+            conf={**_settings(config, folder), **config.spark.conf, **(conf or {})},
         )
         self._running = ExitStack()
         self._spark: SparkSession | None = None
@@ -129,7 +129,7 @@ def roots(config: Config) -> tuple[str, ...]:
     return (str(config.path.parent if config.path else Path.cwd()),)
 
 
-def _settings(config: Config) -> dict[str, str]:
+def _settings(config: Config, folder: Path) -> dict[str, str]:
     return {
         # A result that turns out larger than this goes through files instead.
         "spark.driver.maxResultSize": str(config.serve.result_memory),
@@ -139,5 +139,6 @@ def _settings(config: Config) -> dict[str, str]:
         "spark.scheduler.mode": "FAIR",
         # A worker that is lost costs each of its tasks one try, and may not cost the query.
         "spark.task.maxFailures": "4",
-        "spark.sql.legacy.createHiveTableByDefault": "false",
+        # Nothing is ever written there, but Spark makes the folder, by default in the working directory.
+        "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
     }

@@ -14,12 +14,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from penstock.errors import TransientError
 from penstock.spark import java
+
+REGISTERED = r"Successfully registered with master"
+"""What a worker says when it belongs to its master."""
 
 _LOOPBACK = "127.0.0.1"
 _PATIENCE = 90.0
@@ -32,11 +35,12 @@ _GUARD = """
 import os, signal, subprocess, sys, threading
 java = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
 def watch():
-    sys.stdin.buffer.read()
+    while os.read(0, 1):
+        pass
     os.killpg(0, signal.SIGKILL)
 threading.Thread(target=watch, daemon=True).start()
 signal.signal(signal.SIGTERM, lambda *_: java.terminate())
-sys.exit(java.wait())
+os._exit(java.wait() & 255)
 """
 
 
@@ -47,6 +51,7 @@ class SparkProcess:
         self, name: str, folder: Path, arguments: Sequence[str], settings: Mapping[str, str]
     ) -> None:
         self.name = name
+        self._began = time.monotonic()
         self.log = folder / f"{name}.log"
         self._settings = _private(folder / f"{name}.conf", settings)
         import pyspark
@@ -82,22 +87,25 @@ class SparkProcess:
     def runs(self) -> bool:
         return self._process.poll() is None
 
-    def wait_for(self, pattern: str, gone: Callable[[], bool] = lambda: False) -> re.Match[str]:
+    def wait_for(self, pattern: str) -> re.Match[str]:
         """What it writes to its log once it is ready; `TransientError` with the log's end if it never is."""
-        deadline = time.monotonic() + _PATIENCE
-        while True:
-            runs = self.runs
-            text = self.log.read_text(encoding="utf-8", errors="replace")
-            if found := re.search(pattern, text):
-                return found
-            if not runs or gone() or time.monotonic() > deadline:
-                self.stop()
-                raise TransientError(
-                    f"Spark's {self.name} did not start",
-                    left=f"{self.log} ends with:\n{text[-_TAIL:].strip()}",
-                    hint="is the port free, the address one of this machine's, and the secret the same?",
-                )
+        while (found := self.told(pattern)) is None:
             time.sleep(_LOOK_EVERY)
+        return found
+
+    def told(self, pattern: str) -> re.Match[str] | None:
+        """What it has written to its log, if it has; raises as `wait_for` does."""
+        runs = self.runs
+        text = self.log.read_text(encoding="utf-8", errors="replace")
+        found = re.search(pattern, text)
+        if found is None and (not runs or time.monotonic() > self._began + _PATIENCE):
+            self.stop()
+            raise TransientError(
+                f"Spark's {self.name} did not start",
+                left=f"{self.log} ends with:\n{text[-_TAIL:].strip()}",
+                hint="is the port free, the address one of this machine's, and the secret the same?",
+            )
+        return found
 
     def stop(self) -> None:
         """Ask it to end, and end it if it does not; its executors with it."""
@@ -124,7 +132,10 @@ def start_master(folder: Path, host: str, secret: str, port: int = 0) -> tuple[S
 def start_worker(
     folder: Path, host: str, secret: str, master: str, *, cores: int, memory: str
 ) -> SparkProcess:
-    """A worker of Spark that has registered with ``master``. Cores 0: all that this machine has."""
+    """A worker of Spark that begins to register with ``master``. Cores 0: all that this machine has.
+
+    It computes from when it has `told` `REGISTERED`.
+    """
     work = folder / "work"
     work.mkdir(parents=True, exist_ok=True)
     options = ["--host", host, "--webui-port", "0", "-m", memory, "-d", str(work)]
@@ -136,9 +147,7 @@ def start_worker(
         "spark.worker.cleanup.enabled": "true",
         "spark.worker.ui.retainedExecutors": "20",
     }
-    process = SparkProcess("worker", folder, arguments, settings)
-    process.wait_for(r"Successfully registered with master")
-    return process
+    return SparkProcess("worker", folder, arguments, settings)
 
 
 def secure(secret: str) -> dict[str, str]:

@@ -27,7 +27,7 @@ from penstock.tls import Tls
 _log = logging.getLogger(__name__)
 
 _CALL = 10.0
-_LOOK_EVERY = 0.5
+_LOOK_EVERY = 0.2
 _LONGEST_PAUSE = 10.0
 
 
@@ -87,7 +87,6 @@ class WorkerRole:
                 memory=self.offer.memory,
             )
             try:
-                self._tell(f"ready: worker {self.offer.id} computes")
                 self._beat(address, invited, worker)
             finally:
                 worker.stop()
@@ -97,9 +96,13 @@ class WorkerRole:
             processes.remove(folder)
 
     def _beat(self, address: str, invited: Mapping[str, Any], worker: processes.SparkProcess) -> None:
+        """Say that this worker lives, from its first moment to its last: starting takes a while."""
         heard = time.monotonic()
-        due = heard
+        due, ready = heard, False
         while not self._stopping.wait(_LOOK_EVERY):
+            if not ready and worker.told(processes.REGISTERED):
+                ready = True
+                self._tell(f"ready: worker {self.offer.id} computes")
             if not worker.runs:
                 raise PeerUnreachable("Spark's worker has ended", hint="it is started again")
             now = time.monotonic()
