@@ -6,7 +6,7 @@ goes when another coordinator leads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from penstock.errors import SqlError
 from penstock.gateway.base import Client, Connection, Engine, QueryInfo, TableInfo, User
@@ -19,6 +19,8 @@ class Door(Engine):
     def __init__(self, why: str) -> None:
         self._why = why
         self._engine: Engine | None = None
+        self.dismiss: Callable[[str], None] = lambda _: None
+        """What sends away the clients that are in, when the engine that they talk to goes."""
 
     def open(self, engine: Engine) -> None:
         """From now on statements go to this engine."""
@@ -27,7 +29,9 @@ class Door(Engine):
     def shut(self, why: str) -> None:
         """From now on clients are told why nobody answers."""
         self._why = why
-        self._engine = None
+        had, self._engine = self._engine is not None, None
+        if had:
+            self.dismiss(why)
 
     def connect(self, client: Client, settings: Settings) -> Connection:
         return self._behind().connect(client, settings)

@@ -82,6 +82,7 @@ class Front:
         started.callback(lambda: loop.run(server.stop()))
         self.ports["sql"] = server.port
         self._connections = lambda: server.connections
+        self._door.dismiss = lambda why: loop.run(server.dismiss(why))
 
     def _flight(self, started: ExitStack) -> None:
         from penstock.gateway.flight import FlightSqlServer
