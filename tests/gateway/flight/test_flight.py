@@ -18,7 +18,7 @@ from penstock.gateway import types
 from penstock.gateway.access import Access, Users
 from penstock.gateway.flight import FlightSqlServer
 from penstock.store.sqlite import SqliteStore
-from tests.gateway.stand_in import PEOPLE, StandIn, constant
+from tests.gateway.stand_in import PEOPLE, StandIn
 
 
 @pytest.fixture
