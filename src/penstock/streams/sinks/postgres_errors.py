@@ -9,7 +9,6 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from penstock.config import is_secret, shown_url
 from penstock.errors import (
-    MissingPackage,
     PenstockError,
     StorageFull,
     StreamError,
