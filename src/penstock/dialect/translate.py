@@ -15,6 +15,7 @@ from penstock.dialect.spark import (  # noqa: F401 - each brings its rules
     aggregates,
     arrays,
     dates,
+    fields,
     functions,
     json,
     literals,
@@ -22,6 +23,7 @@ from penstock.dialect.spark import (  # noqa: F401 - each brings its rules
     membership,
     patterns,
     strings,
+    windows,
 )
 from penstock.dialect.spark.core import Context, Scope, Target, name_of
 from penstock.dialect.spark.queries import query

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.dialect.spark.casts import cast, coerce, to_text, unify
+from penstock.dialect.spark.casts import cast, coerce, unify
 from penstock.dialect.spark.core import Call, Context, Typed, function, once, refuse, rule
-from penstock.dialect.spark.functions import texts
+from penstock.dialect.spark.texts import to_text
 from penstock.dialect.spark.types import ANY, BOOL, INT4, TEXT, Type, array, common
 
 
@@ -76,11 +76,7 @@ def _length(call: Call) -> Typed:
     value = _given(call)
     if call.args[1].value != 1:
         raise call.refuse("only the first dimension is supported")
-    return Typed(f"nullif(size({_whole(value)}), 0)", INT4)
-
-
-def _whole(value: Typed) -> str:
-    return value.sql
+    return Typed(f"nullif(size({value.sql}), 0)", INT4)
 
 
 @function("array_upper")
@@ -216,6 +212,3 @@ def _trim_array(call: Call) -> Typed:
 @function("array_fill")
 def _fill(call: Call) -> Typed:
     raise call.refuse("use array_agg over generate_series")
-
-
-__all__ = ["joined", "of_query", "texts"]

@@ -214,7 +214,7 @@ def quoted(name: str) -> str:
 
 
 def alias_of(name: str) -> str:
-    """A relation in Spark, by a name that no column has: Spark may read ``a.b`` as a field of column ``a``."""
+    """A relation in Spark, by a name that no column has: Spark may read ``a.b`` as a field of ``a``."""
     return quoted(f"@{name}")
 
 

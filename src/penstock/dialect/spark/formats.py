@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from penstock.dialect.spark.casts import cast, plain, to_numeric
+from penstock.dialect.spark.casts import cast, to_numeric
 from penstock.dialect.spark.core import Call, Typed, once, text
+from penstock.dialect.spark.texts import plain
 from penstock.dialect.spark.types import TEXT, TIMESTAMP
 
 _PIECES = re.compile(

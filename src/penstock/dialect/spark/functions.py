@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from penstock.dialect.postgres import AGGREGATES as AGGREGATE_NAMES
-from penstock.dialect.spark.casts import cast, coerce, plain, to_text, unify
+from penstock.dialect.spark.casts import cast, coerce, unify
 from penstock.dialect.spark.core import (
     FUNCTIONS,
     Call,
@@ -18,6 +18,7 @@ from penstock.dialect.spark.core import (
 )
 from penstock.dialect.spark.operators import compare
 from penstock.dialect.spark.shared import SHARED
+from penstock.dialect.spark.texts import plain, to_text
 from penstock.dialect.spark.types import ANY, BYTEA, INT4, TEXT, UUID, Type
 
 _NEVER = frozenset({"java_method", "reflect", "try_reflect"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.dialect.spark.casts import cast, coerce, json_text, to_text
+from penstock.dialect.spark.casts import cast, coerce
 from penstock.dialect.spark.core import (
     AggregateCall,
     Call,
@@ -18,6 +18,7 @@ from penstock.dialect.spark.core import (
     text,
 )
 from penstock.dialect.spark.rowsets import ARRAYS
+from penstock.dialect.spark.texts import json_text, to_text
 from penstock.dialect.spark.types import BOOL, INT4, JSON, TEXT, Type, array
 
 _KEEP = "map('ignoreNullFields', 'false')"
@@ -166,7 +167,6 @@ def _build_object(call: Call) -> Typed:
 
 @function("json_build_array", "jsonb_build_array")
 def _build_array(call: Call) -> Typed:
-    parts = [f"to_json_text_{i}" for i, _ in enumerate(call.args)]
     parts = [_one(value) for value in call.args]
     kind = Type("jsonb" if call.name.startswith("jsonb") else "json")
     return Typed(f"concat('[', concat_ws(', ', {', '.join(parts)}), ']')" if parts else "'[]'", kind)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.dialect.spark.casts import coerce, plain
+from penstock.dialect.spark.casts import coerce
 from penstock.dialect.spark.core import Call, Context, Typed, function, refuse, rule, text
 from penstock.dialect.spark.functions import texts
 from penstock.dialect.spark.membership import elements
 from penstock.dialect.spark.operators import quantifier
 from penstock.dialect.spark.regexes import java, like_to_java, similar_to_java
 from penstock.dialect.spark.rowsets import ARRAYS
+from penstock.dialect.spark.texts import plain
 from penstock.dialect.spark.types import BOOL, INT4, TEXT, array
 
 

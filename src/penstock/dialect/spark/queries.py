@@ -7,23 +7,23 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from penstock.dialect.spark.casts import coerce, unify
+from penstock.dialect.spark.casts import unify
+from penstock.dialect.spark.clauses import group_of, items_of, order_of, output_of
 from penstock.dialect.spark.core import (
     Context,
     Field,
     Query,
-    Scope,
     Typed,
     name_of,
     position,
     quoted,
     refuse,
 )
-from penstock.dialect.spark.membership import find, retyped
+from penstock.dialect.spark.membership import retyped
 from penstock.dialect.spark.operators import truth
 from penstock.dialect.spark.ordering import direction, limits
 from penstock.dialect.spark.sources import from_clause
-from penstock.dialect.spark.types import TEXT, common
+from penstock.dialect.spark.types import common
 from penstock.errors import SqlError
 
 _SETS: dict[type[exp.Expr], str] = {
@@ -144,24 +144,12 @@ def _tail(context: Context, made: Query, node: exp.Expr) -> Query:
     parts = []
     order = node.args.get("order")
     for item in order.expressions if order is not None else []:
-        place = _output(made.fields, item.this)
+        place = output_of(made.fields, item.this)
         if place is None:
             raise refuse("ORDER BY here can only name columns of the result", item)
         parts.append(f"{place} {direction(item)}")
     sql = made.sql + (f" ORDER BY {', '.join(parts)}" if parts else "") + limits(context, node)
     return Query(sql, made.fields)
-
-
-def _output(fields: Sequence[Field] | None, node: exp.Expr) -> int | None:
-    """The number of the output column that is named, if one is."""
-    if isinstance(node, exp.Literal) and not node.args.get("is_string"):
-        return int(node.name)
-    if isinstance(node, exp.Column) and not node.args.get("table") and fields is not None:
-        name = name_of(node.this)
-        found = [i for i, field in enumerate(fields) if field.name == name]
-        if found:
-            return found[0] + 1
-    return None
 
 
 def _set_operation(context: Context, node: exp.Expr) -> Query:
@@ -211,10 +199,10 @@ def _select(context: Context, node: exp.Expr) -> Query:
     from_sql, scope = from_clause(context, node)
     windows = {name_of(window.this): window for window in node.args.get("windows") or []}
     inner = context.inside(replace(scope, windows=windows))
-    items = _items(inner, node)
+    items = items_of(inner, node)
     where = node.args.get("where")
     tail = from_sql + (f" WHERE {truth(inner.expr(where.this))}" if where is not None else "")
-    tail += _group(inner, node, items)
+    tail += group_of(inner, node, items)
     having = node.args.get("having")
     tail += f" HAVING {truth(inner.expr(having.this))}" if having is not None else ""
     distinct = node.args.get("distinct")
@@ -222,7 +210,7 @@ def _select(context: Context, node: exp.Expr) -> Query:
     if distinct is not None and distinct.args.get("on") is not None:
         return _distinct_on(inner, node, items, tail)
     shown = _shown(items) if items is not None else "*"
-    sql = f"SELECT {'DISTINCT ' if distinct is not None else ''}{shown}{tail}{_order(inner, node, fields)}"
+    sql = f"SELECT {'DISTINCT ' if distinct is not None else ''}{shown}{tail}{order_of(inner, node, fields)}"
     return Query(sql + limits(inner, node), fields)
 
 
@@ -236,132 +224,6 @@ def _shown(items: Sequence[tuple[str, Typed]]) -> str:
     return ", ".join(parts)
 
 
-def _items(context: Context, node: exp.Expr) -> list[tuple[str, Typed]] | None:
-    """The output columns; None where a star stands for columns that are not known."""
-    items: list[tuple[str, Typed]] = []
-    for item in node.expressions:
-        star = isinstance(item, exp.Star) or (
-            isinstance(item, exp.Column) and isinstance(item.this, exp.Star)
-        )
-        if star:
-            fields = _star(
-                context.scope, name_of(item.args.get("table")) if isinstance(item, exp.Column) else "", item
-            )
-            if fields is None:
-                if len(node.expressions) > 1:
-                    raise refuse("* beside other columns is not supported for this relation", item)
-                return None
-            items += [(field.name, Typed(field.sql, field.type)) for field in fields]
-            continue
-        value = context.expr(item.this if isinstance(item, exp.Alias) else item)
-        items.append((name_of(item.args["alias"]) if isinstance(item, exp.Alias) else _label(item), value))
-    if not items:
-        raise refuse("SELECT without columns is not supported", node)
-    return items
-
-
-def _star(scope: Scope, table: str, node: exp.Expr) -> list[Field] | None:
-    if any(source.fields is None for source in scope.sources if not table or source.name == table):
-        return None
-    if table:
-        found = [field for source in scope.sources if source.name == table for field in source.fields or ()]
-        if not any(source.name == table for source in scope.sources):
-            raise SqlError(
-                f'missing FROM-clause entry for table "{table}"', sqlstate="42P01", position=position(node)
-            )
-        return found
-    merged = {field.name for field in scope.merged}
-    rest = [field for source in scope.sources for field in source.fields or () if field.name not in merged]
-    return [*scope.merged, *rest]
-
-
-def _label(node: exp.Expr) -> str:
-    """What PostgreSQL calls a column without an alias."""
-    if isinstance(node, exp.Column):
-        return name_of(node.this)
-    if isinstance(node, exp.Cast):
-        return (
-            _label(node.this)
-            if isinstance(node.this, exp.Column)
-            else node.args["to"].sql("postgres").lower()
-        )
-    if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc):
-        return str(node.name).lower()
-    if isinstance(node, exp.Filter | exp.Window | exp.WithinGroup | exp.Paren):
-        return _label(node.this)
-    if isinstance(node, exp.Func) and not isinstance(node, exp.Binary | exp.And | exp.Or):
-        return node.sql_name().lower()
-    return "?column?"
-
-
-def _group(context: Context, node: exp.Expr, items: Sequence[tuple[str, Typed]] | None) -> str:
-    group = node.args.get("group")
-    if group is None:
-        return ""
-    if group.args.get("all"):
-        raise refuse("GROUP BY ALL is not PostgreSQL", node)
-    parts = [_grouping(context, part, items) for part in group.expressions]
-    for key, word in (("rollup", "ROLLUP"), ("cube", "CUBE"), ("grouping_sets", "GROUPING SETS")):
-        for part in group.args.get(key) or []:
-            parts.append(
-                f"{word} ({', '.join(_grouping(context, item, items) for item in part.expressions)})"
-            )
-    return f" GROUP BY {', '.join(parts)}" if parts else ""
-
-
-def _grouping(context: Context, part: exp.Expr, items: Sequence[tuple[str, Typed]] | None) -> str:
-    words: dict[type[exp.Expr], str] = {
-        exp.GroupingSets: "GROUPING SETS",
-        exp.Rollup: "ROLLUP",
-        exp.Cube: "CUBE",
-    }
-    if type(part) in words:
-        return (
-            f"{words[type(part)]} ({', '.join(_grouping(context, item, items) for item in part.expressions)})"
-        )
-    if isinstance(part, exp.Tuple):
-        return f"({', '.join(_grouping(context, item, items) for item in part.expressions)})"
-    if isinstance(part, exp.Paren):
-        return f"({_grouping(context, part.this, items)})"
-    if isinstance(part, exp.Literal) and not part.args.get("is_string") and items is not None:
-        place = int(part.name)
-        if not 1 <= place <= len(items):
-            raise SqlError(
-                f"GROUP BY position {place} is not in select list", sqlstate="42P10", position=position(part)
-            )
-        return str(place) if items[place - 1][1].value is not None else items[place - 1][1].sql
-    if isinstance(part, exp.Column) and not part.args.get("table") and items is not None:
-        # A column of FROM comes before an output column of that name.
-        name = name_of(part.this)
-        if find(context.scope, None, name, part) is None:
-            places = [i for i, (label, _) in enumerate(items) if label == name]
-            if places:
-                return (
-                    str(places[0] + 1) if items[places[0]][1].value is not None else items[places[0]][1].sql
-                )
-    return context.expr(part).sql
-
-
-def _order(context: Context, node: exp.Expr, fields: Sequence[Field] | None) -> str:
-    order = node.args.get("order")
-    if order is None:
-        return ""
-    return " ORDER BY " + ", ".join(_key(context, item, fields) for item in order.expressions)
-
-
-def _key(context: Context, item: exp.Expr, fields: Sequence[Field] | None) -> str:
-    place = _output(fields, item.this)
-    if place is not None:
-        if fields is not None and not 1 <= place <= len(fields):
-            raise SqlError(
-                f"ORDER BY position {place} is not in select list", sqlstate="42P10", position=position(item)
-            )
-        return f"{place} {direction(item)}"
-    value = context.expr(item.this)
-    sql = f"{value.sql} || ''" if value.value is not None and value.type.name == "unknown" else value.sql
-    return f"{sql} {direction(item)}"
-
-
 def _distinct_on(context: Context, node: exp.Expr, items: list[tuple[str, Typed]] | None, tail: str) -> Query:
     """The first row of each group: numbered in the wanted order, and the first kept."""
     if items is None:
@@ -371,7 +233,7 @@ def _distinct_on(context: Context, node: exp.Expr, items: list[tuple[str, Typed]
     fields = tuple(Field(name, "", value.type) for name, value in items)
 
     def said(part: exp.Expr) -> str:
-        place = _output(fields, part)
+        place = output_of(fields, part)
         return items[place - 1][1].sql if place is not None else context.expr(part).sql
 
     order = node.args.get("order")
@@ -386,7 +248,3 @@ def _distinct_on(context: Context, node: exp.Expr, items: list[tuple[str, Typed]
     if sorts:
         sql += " ORDER BY " + ", ".join(f"o{i} {way}" for i, (_, way) in enumerate(sorts))
     return Query(sql + limits(context, node), fields)
-
-
-def text_columns(values: Sequence[Typed]) -> list[Typed]:
-    return [coerce(value, TEXT) if value.type.name == "unknown" else value for value in values]

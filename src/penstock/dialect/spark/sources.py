@@ -46,7 +46,12 @@ def _relation(context: Context, node: exp.Expr, scope: Scope) -> tuple[str, Scop
 
 
 def _join(context: Context, left: str, scope: Scope, join: exp.Expr) -> tuple[str, Scope]:
-    if join.args.get("kind") in ("SEMI", "ANTI") or join.args.get("global"):
+    odd = set(join.args) & {"global", "match_condition", "hint", "expressions", "pivots"}
+    if (
+        join.args.get("kind") not in (None, "", "INNER", "OUTER", "CROSS")
+        or join.args.get("method") not in (None, "", "NATURAL")
+        or any(join.args[name] for name in odd)
+    ):
         raise refuse("this join is not supported", join)
     sql, sources = _source(context, join.this, scope)
     hung = join.this.args.get("joins") or []
@@ -145,8 +150,11 @@ def _bare(part: exp.Expr) -> exp.Expr:
 def _table(
     context: Context, node: exp.Table, alias: str, columns: list[str]
 ) -> tuple[str, tuple[Source, ...]]:
-    if node.args.get("sample") or node.args.get("pivots"):
-        raise refuse("samples and pivots are not supported", node)
+    if any(
+        node.args.get(name)
+        for name in ("sample", "pivots", "version", "when", "changes", "hints", "partition")
+    ):
+        raise refuse("this form of a relation is not supported", node)
     path = tuple(name_of(part) for part in node.parts)
     name = alias or path[-1]
     cte = context.scope.ctes.get(path[0]) if len(path) == 1 else None

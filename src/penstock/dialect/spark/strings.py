@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.dialect.spark.casts import coerce, to_text
+from penstock.dialect.spark.casts import coerce
 from penstock.dialect.spark.core import Call, Context, Typed, function, once, refuse, rule, text
 from penstock.dialect.spark.functions import texts
+from penstock.dialect.spark.texts import to_text
 from penstock.dialect.spark.types import BOOL, BYTEA, INT4, TEXT
 
 
