@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from penstock.dialect.spark.casts import cast, coerce, unify
 from penstock.dialect.spark.core import Call, Context, Typed, function, once, refuse, rule
-from penstock.dialect.spark.texts import to_text
+from penstock.dialect.spark.texts import shown
 from penstock.dialect.spark.types import ANY, BOOL, INT4, TEXT, Type, array, common
 
 
@@ -165,7 +165,7 @@ def _replace(call: Call) -> Typed:
 def _to_string(call: Call) -> Typed:
     call.expect(2, 3)
     items = _given(call)
-    texts_ = f"transform({items.sql}, x_e -> {to_text(Typed('x_e', items.type.element or ANY))})"
+    texts_ = f"transform({items.sql}, x_e -> {shown(Typed('x_e', items.type.element or ANY))})"
     rest = [coerce(arg, TEXT).sql for arg in call.args[1:]]
     return Typed(f"array_join({', '.join([texts_, *rest])})", TEXT)
 

@@ -18,7 +18,7 @@ from penstock.dialect.spark.core import (
 )
 from penstock.dialect.spark.operators import compare
 from penstock.dialect.spark.shared import SHARED
-from penstock.dialect.spark.texts import plain, to_text
+from penstock.dialect.spark.texts import plain, shown
 from penstock.dialect.spark.types import ANY, BYTEA, INT4, TEXT, UUID, Type
 
 _NEVER = frozenset({"java_method", "reflect", "try_reflect"})
@@ -110,7 +110,10 @@ def _encode(call: Call) -> Typed:
         return Typed(f"lower(hex({value.sql}))", TEXT)
     if form == "base64":
         # PostgreSQL breaks lines after 76 characters.
-        return Typed(f"regexp_replace(base64({value.sql}), '(.{{76}})(?=.)', '$1\\n')", TEXT)
+        return Typed(
+            f"regexp_replace(regexp_replace(base64({value.sql}), '\\\\s', ''), '(.{{76}})(?=.)', '$1\\n')",
+            TEXT,
+        )
     raise call.refuse("only the forms hex and base64 are supported")
 
 
@@ -180,7 +183,7 @@ def _format(call: Call) -> Typed:
             at += 1
             parts.append(_quoted("%" + (pieces[at] if at < len(pieces) else "")))
         elif piece[0] == "s" and rest:
-            parts += [f"coalesce({to_text(rest.pop(0))}, '')", _quoted(piece[1:])]
+            parts += [f"coalesce({shown(rest.pop(0))}, '')", _quoted(piece[1:])]
         else:
             raise call.refuse("only %s and %% are supported")
         at += 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from sqlglot import exp
 
 from penstock.dialect.spark.casts import coerce
@@ -140,8 +142,16 @@ def _flags(call: Call, place: int) -> str:
 def extract(call: Call, value: str, pattern: Typed) -> str:
     """``substring(value from pattern)``: the first group, or all of the match."""
     given = _literal(pattern, "", call.node, extent=True)
+    _certain(call, str(pattern.value))
     found = f"regexp_extract_all({value}, {text(given)}, {1 if groups(str(pattern.value)) else 0})"
     return f"get({found}, 0)"
+
+
+def _certain(call: Call, pattern: str) -> None:
+    """A group that took no part is NULL in PostgreSQL, and an empty text in Spark."""
+    bare = re.sub(r"\\.|\[[^]]*\]", "x", pattern)
+    if groups(pattern) and (re.search(r"\)([?*]|\{0)", bare) or "|" in re.sub(r"\([^()]*\)", "x", bare)):
+        raise call.refuse("a pattern with a group that may take no part is not supported")
 
 
 def groups(pattern: str) -> int:
@@ -238,6 +248,7 @@ def _all_matches(call: Call, flags: str) -> str:
     value = texts(call, count=1)[0]
     pattern = _literal(call.args[1], flags, call.node, extent=True)
     count = groups(str(call.args[1].value))
+    _certain(call, str(call.args[1].value))
     if count <= 1:
         whole = f"regexp_extract_all({value}, {text(pattern)}, {count})"
         return f"transform({whole}, m -> array(m))"

@@ -7,7 +7,7 @@ from sqlglot import exp
 from penstock.dialect.spark.casts import coerce
 from penstock.dialect.spark.core import Call, Context, Typed, function, once, refuse, rule, text
 from penstock.dialect.spark.functions import texts
-from penstock.dialect.spark.texts import to_text
+from penstock.dialect.spark.texts import shown, to_text
 from penstock.dialect.spark.types import BOOL, BYTEA, INT4, TEXT
 
 
@@ -190,18 +190,9 @@ def _split_part(call: Call) -> Typed:
     )
 
 
-def _part(value: Typed) -> str:
-    """NULL stays NULL."""
-    return (
-        f"CASE WHEN {value.sql} THEN 't' WHEN NOT {value.sql} THEN 'f' END"
-        if value.type.name == "bool"
-        else to_text(value)
-    )
-
-
 @function("concat")
 def _concat(call: Call) -> Typed:
-    parts = [f"coalesce({_part(arg)}, '')" for arg in call.args]
+    parts = [f"coalesce({shown(arg)}, '')" for arg in call.args]
     return Typed(f"concat({', '.join(parts)})", TEXT)
 
 
@@ -210,7 +201,7 @@ def _concat_ws(call: Call) -> Typed:
     if len(call.args) < 2:
         raise call.refuse("at least two arguments are wanted")
     return Typed(
-        f"concat_ws({', '.join([texts(call, count=1)[0], *(_part(arg) for arg in call.args[1:])])})", TEXT
+        f"concat_ws({', '.join([texts(call, count=1)[0], *(shown(arg) for arg in call.args[1:])])})", TEXT
     )
 
 

@@ -43,6 +43,13 @@ def to_text(value: Typed) -> str:
     raise refuse(f"the text of a value of type {kind.name} is not supported")
 
 
+def shown(value: Typed) -> str:
+    """What PostgreSQL's functions show of a value: like ``::text``, but for truth values."""
+    if value.type.name == "bool":
+        return f"CASE WHEN {value.sql} THEN 't' WHEN NOT {value.sql} THEN 'f' END"
+    return to_text(value)
+
+
 def _float_text(value: Typed) -> str:
     """Digits as PostgreSQL prints them: no exponent between 1e-4 and 1e15 (1e6 for a real), no ``.0``."""
     limit = "1e15" if value.type.name == "float8" else "1e6"
