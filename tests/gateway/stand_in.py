@@ -72,7 +72,7 @@ class StandInConnection(Connection):
         self.settings = settings
         self.closed = False
 
-    def prepare(self, sql: str, parameters: Sequence[int] = ()) -> Prepared:
+    def prepare(self, sql: str, parameters: Sequence[int] = (), *, exact: bool = False) -> Prepared:
         if sql not in self.engine.answers:
             raise SqlError(f"there is no answer to {sql}", sqlstate="42601", position=0, hint="ask another")
         oids, schema, _ = self.engine.answers[sql]

@@ -137,8 +137,10 @@ class Connection(ABC):
     settings: Settings
 
     @abstractmethod
-    def prepare(self, sql: str, parameters: Sequence[int] = ()) -> Prepared:
+    def prepare(self, sql: str, parameters: Sequence[int] = (), *, exact: bool = False) -> Prepared:
         """Understand one statement. ``parameters`` are oids that the client gave, 0 where it gave none.
+
+        With ``exact``, batches will have exactly the types of its columns, which takes longer to find out.
 
         Raises `SqlError` with the place of the fault. Statements about the protocol's own things
         (transactions, cursors, prepared statements, settings, COPY) do not come here.

@@ -59,6 +59,17 @@ def test_a_query_is_described_by_postgres_and_answered_by_spark(together: SparkE
     assert rows(client, sql, 3) == [(3, 6, Decimal(2), 3)]
 
 
+def test_types_are_exact_where_the_protocol_needs_them(together: SparkEngine) -> None:
+    client = connected(together)
+    sql = "SELECT avg(id) AS mean, sum(id::numeric(20, 0) * 1000000000000) AS much, count(*) FROM people"
+    prepared = client.prepare(sql, exact=True)
+    execution = client.execute(prepared)
+    batches = list(execution.batches())
+    execution.close()
+    assert [column.type for column in prepared.columns or ()] == list(batches[0].schema.types)
+    assert [column.name for column in prepared.columns or ()] == ["mean", "much", "count"]
+
+
 def test_constants_and_the_catalog_need_no_spark(together: SparkEngine) -> None:
     client = connected(together)
     for sql in ("SELECT 1", "SELECT relname FROM pg_class WHERE relname = 'people'", "EXPLAIN SELECT 1"):

@@ -90,7 +90,7 @@ class _Connection(Connection):
         self.settings = settings
         self.closed = False
 
-    def prepare(self, sql: str, parameters: Sequence[int] = ()) -> Prepared:
+    def prepare(self, sql: str, parameters: Sequence[int] = (), *, exact: bool = False) -> Prepared:
         text = " ".join(sql.strip().split())
         folded = text.lower()
         if folded.startswith("create view"):

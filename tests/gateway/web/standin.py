@@ -96,7 +96,7 @@ class StandInConnection(Connection):
         self.settings = settings
         self.closed = False
 
-    def prepare(self, sql: str, parameters: Sequence[int] = ()) -> Prepared:
+    def prepare(self, sql: str, parameters: Sequence[int] = (), *, exact: bool = False) -> Prepared:
         if "nonsense" in sql:
             raise SqlError(
                 "syntax error", sqlstate="42601", position=sql.index("nonsense"), hint="write sense"

@@ -121,10 +121,12 @@ class SparkEngine(Engine):
         while self.load() != (0, 0) and time.monotonic() < deadline:
             time.sleep(0.01)
 
-    def _prepare(self, sql: str, parameters: Sequence[int], client: Client, settings: Settings) -> Prepared:
+    def _prepare(
+        self, sql: str, parameters: Sequence[int], client: Client, settings: Settings, *, exact: bool
+    ) -> Prepared:
         if self._refreshed is None or self._refreshed[0] != self._tables.version:
             self.refresh()
-        return self._planner.prepare(sql, parameters, client.user, settings)
+        return self._planner.prepare(sql, parameters, client.user, settings, exact=exact)
 
     def _execute(
         self, prepared: Prepared, values: Sequence[object], client: Client, settings: Settings
@@ -200,8 +202,10 @@ class SparkConnection(Connection):
         self._engine = engine
         self._begun: weakref.WeakSet[Execution] = weakref.WeakSet()
 
-    def prepare(self, sql: str, parameters: Sequence[int] = ()) -> Prepared:
-        return self._engine._prepare(sql, parameters, self.client, self.settings)  # noqa: SLF001
+    def prepare(self, sql: str, parameters: Sequence[int] = (), *, exact: bool = False) -> Prepared:
+        return self._engine._prepare(  # noqa: SLF001
+            sql, parameters, self.client, self.settings, exact=exact
+        )
 
     def execute(self, prepared: Prepared, parameters: Sequence[object] = ()) -> Execution:
         execution = self._engine._execute(  # noqa: SLF001

@@ -61,7 +61,9 @@ class Planner:
         self._plans: OrderedDict[tuple[object, ...], Prepared] = OrderedDict()
         self._letters = 0
 
-    def prepare(self, sql: str, oids: Sequence[int], user: User, settings: Settings) -> Prepared:
+    def prepare(
+        self, sql: str, oids: Sequence[int], user: User, settings: Settings, *, exact: bool = False
+    ) -> Prepared:
         """Understand one statement, or remember that it was understood before."""
         key = (
             sql,
@@ -72,12 +74,15 @@ class Planner:
             settings.timezone,
             self._tables.version,
             self._shadow_usable(),
+            exact,
         )
         with self._lock:
             if found := self._plans.get(key):
                 self._plans.move_to_end(key)
                 return found
         prepared = self._prepared(sql, oids, user, settings)
+        if exact and isinstance(prepared.plan, SparkPlan):
+            prepared = self._exact(prepared, prepared.plan, settings)
         self._keep(key, prepared)
         return prepared
 
@@ -236,6 +241,20 @@ class Planner:
             raise translated(error, plan.sql) from error
         finally:
             plan.release(spark, name)
+
+    def _exact(self, prepared: Prepared, plan: SparkPlan, settings: Settings) -> Prepared:
+        """The same with the precision of numbers that PostgreSQL describes without one, as Spark has it."""
+        columns = plan.columns or ()
+        if not any(column.oid == pg.NUMERIC and column.typmod == -1 for column in columns):
+            return prepared
+        pairs = zip(columns, self._of_spark(plan, settings), strict=True)
+        found = tuple(
+            replace(column, type=spark.type)
+            if column.oid == pg.NUMERIC and column.typmod == -1 and pa.types.is_decimal(spark.type)
+            else column
+            for column, spark in pairs
+        )
+        return replace(prepared, columns=found, plan=replace(plan, columns=found))
 
     def _shadow_usable(self) -> bool:
         return self._shadow is not None and self._shadow.problem is None

@@ -56,7 +56,7 @@ class Desk:
             )
         connection = self._engine.connect(Client(user, "flight", address), Settings())
         try:
-            prepared = connection.prepare(sql)
+            prepared = connection.prepare(sql, exact=True)
         except BaseException:
             connection.close()
             raise
