@@ -62,7 +62,6 @@ class Commands(Session):
             sql.SetVariable: self._set,
             sql.Reset: self._reset,
             sql.Show: self._show,
-            sql.Declare: self._declare,
             sql.Fetch: self._fetch,
             sql.CloseCursor: self._close_cursor,
             sql.PrepareStatement: self._prepare,
@@ -83,6 +82,8 @@ class Commands(Session):
         self.transaction.enter()
         if statement.prepared is not None:
             return self.run(statement.prepared, values, formats)
+        if isinstance(statement.command, sql.Declare):
+            return self._declare(statement, statement.command, values)
         return self._own[type(statement.command)](statement.command, formats)
 
     def run(
@@ -250,17 +251,17 @@ class Commands(Session):
 
     # cursors
 
-    def _declare(self, command: sql.Declare, _formats: Sequence[int]) -> Portal:
+    def _declare(self, statement: Statement, command: sql.Declare, values: Sequence[object]) -> Portal:
         if not command.hold and not self.transaction.several:
             self.transaction.require("DECLARE CURSOR")
-        statement = self._inner(command.query, command.offset)
-        if statement.prepared is None or statement.prepared.columns is None:
+        query = statement.cursor
+        if query is None or query.columns is None:
             raise SqlError("DECLARE CURSOR needs a query", sqlstate="42601")
         formats = (1,) if command.binary else ()
-        bound = Bound(statement, (), formats)
+        bound = Bound(Statement(command.query, 0, sql.Query(command.query), query), values, formats)
         bound.hold = command.hold
         self.bind(command.name, bound)
-        bound.portal = self.run(statement.prepared, (), formats, relay=False)
+        bound.portal = self.run(query, values, formats, relay=False)
         return _done(command.tag)
 
     def _fetch(self, command: sql.Fetch, formats: Sequence[int]) -> Portal:

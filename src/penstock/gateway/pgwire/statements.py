@@ -12,6 +12,7 @@ from penstock.dialect.commands import (
     CreateSchema,
     CreateTable,
     CreateView,
+    Declare,
     Drop,
     Explain,
     Query,
@@ -33,16 +34,19 @@ _LEAVES = (Commit, Rollback, RollbackTo)
 class Statement:
     """``offset`` is where its text begins in what the client sent.
 
-    ``prepared`` is None for what the session answers itself.
+    ``prepared`` is None for what the session answers itself; ``cursor`` is the query that it declares.
     """
 
     text: str
     offset: int
     command: Command
     prepared: Prepared | None = None
+    cursor: Prepared | None = None
 
     @property
     def parameters(self) -> tuple[int, ...]:
+        if self.cursor is not None:
+            return self.cursor.parameters
         return self.prepared.parameters if self.prepared is not None else ()
 
     @property
@@ -72,6 +76,10 @@ def understand(
     """The statement, analysed by the engine if it is for it. Places in errors are in the whole text."""
     if isinstance(command, Unsupported):
         raise command.error()
+    if isinstance(command, Declare):
+        with placed(piece.offset + command.offset):
+            inner = understand(Piece(command.query, 0), classify(command.query), connection, types)
+        return Statement(piece.text, piece.offset, command, cursor=inner.prepared)
     if not isinstance(command, _FOR_ENGINE):
         return Statement(piece.text, piece.offset, command)
     text, offset = (command.text, command.offset) if isinstance(command, Query) else (piece.text, 0)
