@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.dialect.lexing import IDENTIFIER, NUMBER, PARAMETER, STRING, SYMBOL, WORD, tokens
+from penstock.dialect.lexing import (
+    IDENTIFIER,
+    LONGEST,
+    NUMBER,
+    PARAMETER,
+    REMEMBERED,
+    STRING,
+    SYMBOL,
+    WORD,
+    tokens,
+)
 from penstock.dialect.statements import (
     Begin,
     CloseCursor,
@@ -397,3 +407,15 @@ def test_words_of_spark_become_catalog_queries(text: str, parts: list[str]) -> N
     command = classify(text)
     assert isinstance(command, Query)
     assert all(part in command.text for part in parts)
+
+
+def test_long_texts_are_refused_or_at_least_not_kept() -> None:
+    many = "SELECT " + "1," * (LONGEST // 2) + "1"
+    for read in (split, classify):
+        with pytest.raises(SqlError, match="characters") as caught:
+            read(many)
+        assert caught.value.sqlstate == "54000"
+    long = "SELECT " + "1," * REMEMBERED + "1"
+    assert isinstance(classify(long), Query)
+    assert classify(long) is not classify(long)
+    assert classify("SELECT 1") is classify("SELECT 1")

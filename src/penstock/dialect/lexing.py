@@ -21,6 +21,10 @@ WORD, IDENTIFIER, STRING, NUMBER, PARAMETER, SYMBOL = (
     "parameter",
     "symbol",
 )
+LONGEST = 1 << 20
+"""Characters of a text: reading a million takes seconds, in which nobody can cancel it."""
+REMEMBERED = 4096
+"""Texts longer than this are not kept: their tokens take a hundred times the memory."""
 _LETTER = "A-Za-z_\u0080-\U0010ffff"
 _COMMON = r"""
     (?P<space>[\s\x00]+|--[^\r\n]*)
@@ -88,6 +92,12 @@ def tokens(text: str, dialect: str = "postgres") -> list[Token]:
     """The tokens of a text, without comments and space. Raises `SqlError` 42601 at a quote that never
     ends.
     """
+    if len(text) > LONGEST:
+        raise SqlError(
+            f"the statement has {len(text):,} characters, more than {LONGEST:,}",
+            sqlstate="54000",
+            hint="Pass values as parameters.",
+        )
     match = (_SPARK if dialect == "spark" else _POSTGRES).match
     found: list[Token] = []
     at = 0
@@ -133,9 +143,12 @@ def split(text: str, dialect: str = "auto") -> list[Piece]:
     return pieces or [Piece("", 0)]
 
 
-@functools.lru_cache(maxsize=256)
 def lexed(text: str, dialect: str = "auto") -> tuple[Token, ...]:
     """As `tokens`; "auto" reads by PostgreSQL's rules, and by Spark's where only those make sense."""
+    return (_remembered if len(text) <= REMEMBERED else _lexed)(text, dialect)
+
+
+def _lexed(text: str, dialect: str) -> tuple[Token, ...]:
     if dialect != "auto":
         return tuple(tokens(text, dialect))
     try:
@@ -148,6 +161,9 @@ def lexed(text: str, dialect: str = "auto") -> tuple[Token, ...]:
         except SqlError:
             pass
         raise
+
+
+_remembered = functools.lru_cache(maxsize=256)(_lexed)
 
 
 def _comment_end(text: str, at: int) -> int:

@@ -46,7 +46,7 @@ from penstock.dialect.commands import (
     Unsupported,
 )
 from penstock.dialect.copy_command import copy
-from penstock.dialect.lexing import SYMBOL, WORD, Piece, split
+from penstock.dialect.lexing import REMEMBERED, SYMBOL, WORD, Piece, split
 from penstock.dialect.reader import Reader
 from penstock.errors import SqlError
 
@@ -101,9 +101,12 @@ _UNSUPPORTED: dict[str, str | None] = {
 }
 
 
-@functools.lru_cache(maxsize=1024)
 def classify(text: str, dialect: str = "auto") -> Command:
     """What the statement asks for. Raises `SqlError` 42601 with the place where it cannot be read."""
+    return (_remembered if len(text) <= REMEMBERED else _classified)(text, dialect)
+
+
+def _classified(text: str, dialect: str) -> Command:
     reader = Reader(text, dialect)
     token = reader.token
     if token is None:
@@ -121,6 +124,9 @@ def classify(text: str, dialect: str = "auto") -> Command:
     if token.value in _UNSUPPORTED:
         return _unsupported(reader, token.value)
     raise reader.fault()
+
+
+_remembered = functools.lru_cache(maxsize=1024)(_classified)
 
 
 def _query(reader: Reader) -> Command:
