@@ -27,8 +27,8 @@ SPOOL = "spool"
 class Service:
     """Answers statements from `start` to `stop`. ``folder`` is for what can be made again.
 
-    ``users`` tells whom the shadow catalog should know. ``master`` and ``conf`` come before what is
-    configured.
+    ``users`` tells whom the shadow catalog should know, ``current`` what a user may do now. ``master`` and
+    ``conf`` come before what is configured.
     """
 
     def __init__(
@@ -41,11 +41,13 @@ class Service:
         *,
         master: str | None = None,
         conf: Mapping[str, str] | None = None,
+        current: Callable[[User], User] = lambda user: user,
     ) -> None:
         self._config = config
         self._store = store
         self._storage = storage
         self._users = users
+        self._current = current
         self._folder = folder
         self._spark_config = replace(
             config.spark,
@@ -112,8 +114,10 @@ class Service:
             spool=self._storage.location(SPOOL),
             shadow=shadow,
             users=self._users,
+            current=self._current,
             running=serve.max_running,
             queued=serve.max_queued,
+            timeout=serve.statement_timeout,
         )
         started.callback(engine.stop)
         system.queries = engine.queries

@@ -41,6 +41,7 @@ class Server:
         self._storage = storage
         self._tell = tell
         self._users = Users(store)
+        self._access = Access(self._users, host=config.serve.bind_address, tls=config.tls is not None)
         self._stopping = threading.Event()
         self._coordinator: Coordinator | None = None
         self._folder = cache_directory() / "gateway"
@@ -55,17 +56,16 @@ class Server:
         """Serve until asked to stop."""
         config = self._config
         door = Door("the server is starting up")
-        access = Access(self._users, host=config.serve.bind_address, tls=config.tls is not None)
         coordinates = config.serve.role == "coordinator"
         reception = Reception(self._store, config.cluster) if coordinates else None
         sources = _Sources(self._store, self._storage, config)
         with ExitStack() as running:
             answer = reception.answer if reception is not None else None
-            front = Front(config, door, access, sources, answer)
+            front = Front(config, door, self._access, sources, answer)
             front.start()
             running.callback(front.stop)
             sources.connections = front.connections
-            self._greet(front, access)
+            self._greet(front)
             if reception is None:
                 self._alone(door)
             else:
@@ -113,7 +113,14 @@ class Server:
 
     def _service(self, master: str | None, conf: Mapping[str, str]) -> Service:
         return Service(
-            self._config, self._store, self._storage, self._known, self._folder, master=master, conf=conf
+            self._config,
+            self._store,
+            self._storage,
+            self._known,
+            self._folder,
+            master=master,
+            conf=conf,
+            current=self._access.current,
         )
 
     def _known(self) -> Sequence[User]:
@@ -123,7 +130,8 @@ class Server:
         for problem in service.problems:
             self._tell(f"warning: {problem}", {"warning": problem})
 
-    def _greet(self, front: Front, access: Access) -> None:
+    def _greet(self, front: Front) -> None:
+        access = self._access
         host, scheme = self._config.serve.bind_address, "https" if self._config.tls else "http"
         shown = "127.0.0.1" if host in _EVERYWHERE else host
         user = "penstock" if access.trust("127.0.0.1") else "USER"

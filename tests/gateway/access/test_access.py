@@ -282,3 +282,41 @@ def test_a_store_that_does_not_answer_is_no_wrong_password() -> None:
     with pytest.raises(SqlError, match="cannot be looked up") as caught:
         Access(Users(_Down())).password("anna", "x")
     assert caught.value.sqlstate == "57P03"
+
+
+def test_who_is_in_has_the_grants_of_now(access: Access, users: Users, clock: Clock) -> None:
+    trusted = access.trusted("anna")
+    assert access.current(trusted) == trusted
+    users.add("anna", "one", schemas=["shop"])
+    users.add("root", "one", admin=True)
+    clock.now += FRESH
+    anna = access.current(trusted)
+    assert anna == User("anna", schemas=frozenset({"shop"}))
+    with pytest.raises(SqlError, match="removed") as caught:
+        access.current(access.trusted("penstock"))
+    assert caught.value.sqlstate == "28000"
+    users.grant("anna", schemas=["desk"])
+    clock.now += FRESH
+    assert access.current(anna).schemas == frozenset({"desk"})
+    users.grant("anna", enabled=False)
+    clock.now += FRESH
+    with pytest.raises(SqlError, match="disabled"):
+        access.current(anna)
+
+
+def test_who_is_in_stays_as_is_while_the_store_is_away(clock: Clock) -> None:
+    class Away(MemoryStore):
+        asked = 0
+
+        def get(self, key: str) -> Document | None:
+            self.asked += 1
+            raise StoreUnavailable("nobody there")
+
+    store = Away()
+    access, anna = Access(Users(store), clock=clock), User("anna", schemas=frozenset({"shop"}))
+    for _ in range(3):
+        assert access.current(anna) == anna
+    assert store.asked == 1
+    clock.now += 60
+    assert access.current(anna) == anna
+    assert store.asked == 2

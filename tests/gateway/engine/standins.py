@@ -80,7 +80,6 @@ class FileTables:
         command: Any,
         *,
         user: User,
-        sql: str,
         search_path: Sequence[str],
         columns: Sequence[str],
         dialect: str,
@@ -154,9 +153,12 @@ class FixedShadow:
 
 
 def connected(
-    engine: SparkEngine, user: User = ANN, settings: Mapping[str, str] | None = None
+    engine: SparkEngine,
+    user: User = ANN,
+    settings: Mapping[str, str] | None = None,
+    protocol: str = "pgwire",
 ) -> SparkConnection:
-    return engine.connect(Client(user, "http"), Settings(settings or {}))
+    return engine.connect(Client(user, protocol), Settings(settings or {}))
 
 
 def pulled(execution: Execution) -> pa.Table:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
 import pyarrow as pa
 import pytest
 
 from penstock.errors import SqlError
 from penstock.gateway import types as pg
-from penstock.gateway.base import Column, Relay, User
+from penstock.gateway.base import Column, Relay, State, User
 from penstock.gateway.engine.engine import SparkEngine
 from tests.gateway.engine.standins import (
     ANN,
@@ -19,6 +22,12 @@ from tests.gateway.engine.standins import (
     rows,
     text,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.gateway.shadow import Shadow
+    from penstock.gateway.tables import Tables
 
 
 def test_constants_and_catalog_queries_are_the_shadows(engine: SparkEngine, shadow: FixedShadow) -> None:
@@ -166,3 +175,52 @@ def test_statements_that_are_not_for_the_engine_are_refused(engine: SparkEngine)
         with pytest.raises(SqlError) as caught:
             client.prepare(sql)
         assert caught.value.sqlstate in ("0A000", "25006", "42501")
+
+
+def test_rights_that_are_taken_away_count_for_what_was_prepared_before(
+    spark: SparkSession, tables: FileTables, shadow: FixedShadow, tmp_path: Path
+) -> None:
+    now = {"ann": ANN}
+
+    def current(user: User) -> User:
+        if user.name not in now:
+            raise SqlError("gone", sqlstate="28000")
+        return now[user.name]
+
+    engine = SparkEngine(
+        spark,
+        cast("Tables", tables),
+        spool=str(tmp_path / "spool"),
+        shadow=cast("Shadow", shadow),
+        current=current,
+    )
+    try:
+        client = connected(engine)
+        prepared = client.prepare("SELECT name FROM people")
+        now["ann"] = User("ann", schemas=frozenset({"other"}))
+        with pytest.raises(SqlError, match="permission denied"):
+            list(client.execute(prepared).batches())
+        del now["ann"]
+        for refused in (lambda: client.execute(prepared), lambda: client.prepare("SELECT 1")):
+            with pytest.raises(SqlError, match="gone"):
+                refused()
+    finally:
+        engine.stop()
+
+
+def test_what_the_shadow_answers_is_found_by_its_id_over_http(
+    engine: SparkEngine, shadow: FixedShadow
+) -> None:
+    shadow.known["SELECT 1"] = Description((), (Column("answer", pa.string(), pg.TEXT),))
+    client = connected(engine, protocol="http")
+    execution = client.execute(client.prepare("SELECT 1"))
+    assert isinstance(execution, Relay)
+    (info,) = (info for info in engine.queries(ANN) if info.id == execution.id)
+    assert info.state is State.QUEUED
+    assert sum(batch.num_rows for batch in execution.batches()) == 1
+    (info,) = (info for info in engine.queries(ANN) if info.id == execution.id)
+    assert (info.state, info.rows, info.sql) == (State.FINISHED, 1, "SELECT 1")
+    execution.close()
+    dropped = client.execute(client.prepare("SELECT 1"))
+    assert engine.cancel(dropped.id, ANN)
+    assert engine.queries(ANN)[0].state is State.CANCELED

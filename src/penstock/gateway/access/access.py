@@ -25,6 +25,8 @@ FRESH = 1.0
 REMEMBERED = 60.0
 """Seconds for which a password that was right is not hashed again."""
 TOKEN_TTL = 3600.0
+_UNASKED = 5.0
+"""Seconds for which a store that does not answer is not asked again about somebody who is in."""
 _MOST = 1000
 
 _Value = TypeVar("_Value")
@@ -87,6 +89,7 @@ class Access:
         self._checked: _Recent[_Checked] = _Recent(REMEMBERED)
         self._own = secrets.token_bytes(32)
         self._secret: bytes | None = None
+        self._unasked = -_UNASKED
 
     # trust
 
@@ -170,6 +173,28 @@ class Access:
         """The user whom a client certificate that was checked names."""
         account = self.find(common_name)
         return account.user if account and account.enabled else None
+
+    def current(self, user: User) -> User:
+        """Somebody who came in before, with the grants of now; raises `SqlError` 28000 for one who is gone.
+
+        While the store does not answer, what a user may do stays as it was: who is in goes on working.
+        """
+        if self._clock() - self._unasked < _UNASKED:
+            return user
+        try:
+            account = self.find(user.name)
+            if account is None and self.trust("127.0.0.1"):
+                return user
+        except SqlError:
+            self._unasked = self._clock()
+            return user
+        if account is None or not account.enabled:
+            raise SqlError(
+                f'user "{user.name}" was removed or disabled',
+                sqlstate="28000",
+                hint="ask an admin, then log in",
+            )
+        return account.user
 
     def patience(self, name: str, address: str) -> None:
         """Raise `SqlError` 28000 if this user fails too often from this address."""

@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.dialect.statements import Drop
@@ -20,6 +21,7 @@ from penstock.gateway.engine.explaining import ExplainExecution
 from penstock.gateway.engine.planner import Planner
 from penstock.gateway.engine.plans import CatalogPlan, ExplainPlan, ShadowPlan, SparkPlan
 from penstock.gateway.engine.registry import Registry
+from penstock.gateway.engine.relaying import ListedRelay
 from penstock.gateway.engine.running import SparkExecution, Workplace
 from penstock.gateway.engine.sessions import Sessions
 from penstock.gateway.engine.spool import sweep
@@ -42,7 +44,9 @@ class SparkEngine(Engine):
     """Answers statements with Spark, and those about the catalog with the shadow.
 
     ``spool`` is a folder or URL that this process and all executors reach; large results pass through it.
-    ``users`` tells who the shadow should know.
+    ``users`` tells who the shadow should know. ``current`` gives a user with the rights of now, and raises
+    for one who is gone: clients may stay for days. ``timeout`` is the most seconds that a statement may take,
+    whatever its session sets.
     """
 
     def __init__(
@@ -53,13 +57,17 @@ class SparkEngine(Engine):
         spool: str,
         shadow: Shadow | None = None,
         users: Callable[[], Sequence[User]] = tuple,
+        current: Callable[[User], User] = lambda user: user,
         running: int = RUNNING,
         queued: int = QUEUED,
+        timeout: float | None = None,
     ) -> None:
         self._spark = spark
         self._tables = tables
         self._shadow = shadow
         self._users = users
+        self._timeout = timeout
+        self._current = current
         self._sessions = Sessions(spark)
         self._planner = Planner(tables, shadow, self._sessions)
         self._lock = threading.Lock()
@@ -74,6 +82,8 @@ class SparkEngine(Engine):
         threading.Thread(target=sweep, args=[spool], name="penstock-sweep", daemon=True).start()
 
     def connect(self, client: Client, settings: Settings) -> SparkConnection:
+        if self._timeout is not None:
+            settings.bound(self._timeout)
         return SparkConnection(self, client, settings)
 
     def tables(self, user: User) -> Sequence[TableInfo]:
@@ -121,6 +131,11 @@ class SparkEngine(Engine):
         while self.load() != (0, 0) and time.monotonic() < deadline:
             time.sleep(0.01)
 
+    def now(self, client: Client) -> Client:
+        """The client with what its user may do now."""
+        user = self._current(client.user)
+        return client if user == client.user else replace(client, user=user)
+
     def _prepare(
         self, sql: str, parameters: Sequence[int], client: Client, settings: Settings, *, exact: bool
     ) -> Prepared:
@@ -134,7 +149,11 @@ class SparkEngine(Engine):
         plan = prepared.plan
         if isinstance(plan, ShadowPlan):
             assert self._shadow is not None
-            return self._shadow.run(plan.sql, plan.parameters, values, client.user, settings, plan.columns)
+            relay = self._shadow.run(plan.sql, plan.parameters, values, client.user, settings, plan.columns)
+            # Who comes over HTTP asks for a query by its id. Others would fill the list with what their
+            # drivers want to know about the catalog.
+            listed = client.protocol == "http"
+            return ListedRelay(self._registry, client, prepared, relay) if listed else relay
         if isinstance(plan, CatalogPlan):
             change = self._change(prepared, plan, client.user, settings)
             return CatalogExecution(self._registry, client, prepared, change)
@@ -161,7 +180,6 @@ class SparkEngine(Engine):
                 notices = self._tables.create(
                     command,
                     user=user,
-                    sql=prepared.sql,
                     search_path=search_path,
                     columns=plan.columns,
                     dialect=dialect,
@@ -204,12 +222,12 @@ class SparkConnection(Connection):
 
     def prepare(self, sql: str, parameters: Sequence[int] = (), *, exact: bool = False) -> Prepared:
         return self._engine._prepare(  # noqa: SLF001
-            sql, parameters, self.client, self.settings, exact=exact
+            sql, parameters, self._engine.now(self.client), self.settings, exact=exact
         )
 
     def execute(self, prepared: Prepared, parameters: Sequence[object] = ()) -> Execution:
         execution = self._engine._execute(  # noqa: SLF001
-            prepared, parameters, self.client, self.settings
+            prepared, parameters, self._engine.now(self.client), self.settings
         )
         self._begun.add(execution)
         return execution
