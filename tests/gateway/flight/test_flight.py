@@ -16,7 +16,10 @@ from pyarrow import flight
 
 from penstock.gateway import types
 from penstock.gateway.access import Access, Users
+from penstock.gateway.base import TableInfo
 from penstock.gateway.flight import FlightSqlServer
+from penstock.gateway.flight import flightsql_pb2 as sql
+from penstock.gateway.flight.messages import sealed
 from penstock.store.sqlite import SqliteStore
 from tests.gateway.stand_in import PEOPLE, StandIn
 
@@ -107,6 +110,36 @@ def test_a_statement_without_rows_is_carried_out(connection: Any, engine: StandI
         cursor.adbc_statement.set_sql_query("CREATE VIEW v AS SELECT 1")
         cursor.adbc_statement.execute_update()
     assert done == ["made"]
+
+
+def test_a_statement_without_rows_is_carried_out_when_it_is_run_like_a_query(
+    connection: Any, engine: StandIn, server: FlightSqlServer
+) -> None:
+    done = []
+
+    def work(_: Sequence[object]) -> Iterator[pa.RecordBatch]:
+        done.append("made")
+        return iter(())
+
+    engine.answers["CREATE VIEW v AS SELECT 1"] = ((), None, work)
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE VIEW v AS SELECT 1")
+        assert done == ["made"], "before anybody asks for rows"
+        assert cursor.fetchall() == []
+    with flight.connect(f"grpc://127.0.0.1:{server.port}") as client:
+        command = sealed(sql.CommandStatementQuery(query="CREATE VIEW v AS SELECT 1"))
+        client.get_schema(flight.FlightDescriptor.for_command(command))
+        assert done == ["made"], "to be described is not to be run"
+        client.get_flight_info(flight.FlightDescriptor.for_command(command))
+    assert done == ["made"] * 2
+
+
+def test_tables_are_described_as_queries_bring_them(connection: Any, engine: StandIn) -> None:
+    nested = pa.schema([("tiny", pa.int8()), ("pair", pa.struct([("a", pa.int64())]))])
+    engine.listed = [TableInfo("public", "nested", "table", nested)]
+    assert connection.adbc_get_table_schema("nested") == pa.schema(
+        [("tiny", pa.int16()), ("pair", pa.string())]
+    )
 
 
 def test_an_error_has_a_code_and_no_trace(connection: Any) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.gateway import types
 from penstock.gateway.base import DATABASE, TableInfo
 from penstock.gateway.flight import flightsql_pb2 as sql
 from penstock.gateway.flight.info import sql_info
@@ -102,8 +103,14 @@ def _tables(command: sql.CommandGetTables, tables: Sequence[TableInfo]) -> pa.Ta
     if command.include_schema:
         fields.append(pa.field("table_schema", pa.binary(), nullable=False))
         pairs = zip(rows, found, strict=True)
-        rows = [(*row, each.columns.serialize().to_pybytes()) for row, each in pairs]
+        rows = [(*row, _as_sent(each.columns).serialize().to_pybytes()) for row, each in pairs]
     return _table(pa.schema(fields), rows)
+
+
+def _as_sent(columns: pa.Schema) -> pa.Schema:
+    """The columns as results bring them, which is not always how files hold them: structs come as JSON."""
+    sent = [types.column(field.name, field.type, field.nullable) for field in columns]
+    return pa.schema([(each.name, types.arrow_type(each.oid, each.typmod), each.nullable) for each in sent])
 
 
 def _ours(command: Any) -> bool:

@@ -14,7 +14,7 @@ from penstock.gateway.access.access import Access, is_loopback
 from penstock.gateway.base import Engine, User
 from penstock.gateway.flight import flightsql_pb2 as sql
 from penstock.gateway.flight import metadata
-from penstock.gateway.flight.desk import Desk, described, fitted
+from penstock.gateway.flight.desk import Desk, Order, described, fitted
 from penstock.gateway.flight.faults import tells, told
 from penstock.gateway.flight.identity import MIDDLEWARE, Identities, NoHandshake, is_open, user_of
 from penstock.gateway.flight.messages import expect, opened, sealed
@@ -93,17 +93,30 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
         user, command = user_of(context), opened(descriptor.command or b"")
         if isinstance(command, sql.CommandStatementQuery):
             handle, order = self._desk.prepare(command.query, user, context.peer(), kept=False)
-            ticket = sql.TicketStatementQuery(statement_handle=handle)
-            return _info(described(order.prepared), descriptor, ticket)
+            return self._ordered(handle, order, descriptor, sql.TicketStatementQuery(statement_handle=handle))
         if isinstance(command, sql.CommandPreparedStatementQuery):
-            order = self._desk.find(command.prepared_statement_handle, user)
-            return _info(described(order.prepared), descriptor, command)
-        found = self._about(command, user)
-        return _info(found.schema, descriptor, command)
+            handle = command.prepared_statement_handle
+            return self._ordered(handle, self._desk.find(handle, user), descriptor, command)
+        return _info(self._about(command, user).schema, descriptor, command)
+
+    def _ordered(self, handle: bytes, order: Order, descriptor: Any, ticket: Message) -> Any:
+        """Where the rows are. What has none is done here: clients do not wait for rows that never come."""
+        if order.prepared.columns is None:
+            self._carry_out(handle, order)
+            return _info(described(order.prepared), descriptor)
+        return _info(described(order.prepared), descriptor, ticket)
 
     @tells
     def get_schema(self, context: Any, descriptor: Any) -> Any:
-        return flight.SchemaResult(self.get_flight_info(context, descriptor).schema)
+        user, command = user_of(context), opened(descriptor.command or b"")
+        if isinstance(command, sql.CommandStatementQuery):
+            handle, order = self._desk.prepare(command.query, user, context.peer(), kept=False)
+            self._desk.close(handle, user)
+            return flight.SchemaResult(described(order.prepared))
+        if isinstance(command, sql.CommandPreparedStatementQuery):
+            order = self._desk.find(command.prepared_statement_handle, user)
+            return flight.SchemaResult(described(order.prepared))
+        return flight.SchemaResult(self._about(command, user).schema)
 
     @tells
     def do_get(self, context: Any, ticket: Any) -> Any:
@@ -130,21 +143,21 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
             )
         elif isinstance(command, sql.CommandStatementUpdate):
             handle, order = self._desk.prepare(command.query, user, context.peer(), kept=False)
-            result = sql.DoPutUpdateResult(record_count=self._carry_out(handle, user))
+            result = sql.DoPutUpdateResult(record_count=self._carry_out(handle, order))
         elif isinstance(command, sql.CommandPreparedStatementUpdate):
             order = self._desk.find(command.prepared_statement_handle, user)
             bound = reader.read_all()
             if bound.num_columns:
                 order.rows = rows_of(bound, order.prepared)
-            count = self._carry_out(command.prepared_statement_handle, user)
+            count = self._carry_out(command.prepared_statement_handle, order)
             result = sql.DoPutUpdateResult(record_count=count)
         else:
             raise SqlError("rows cannot be written here: pipelines and streams do that", sqlstate="0A000")
         writer.write(pa.py_buffer(result.SerializeToString()))
 
-    def _carry_out(self, handle: bytes, user: User) -> int:
+    def _carry_out(self, handle: bytes, order: Order) -> int:
         """Run a statement that is not asked for its rows; -1: nobody knows how many it touched."""
-        for _ in self._desk.run(handle, self._desk.find(handle, user)):
+        for _ in self._desk.run(handle, order):
             pass
         return -1
 
@@ -215,9 +228,9 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
         return done
 
 
-def _info(schema: pa.Schema, descriptor: Any, ticket: Message) -> Any:
-    endpoint = flight.FlightEndpoint(flight.Ticket(sealed(ticket)), [])
-    return flight.FlightInfo(schema, descriptor, [endpoint], -1, -1)
+def _info(schema: pa.Schema, descriptor: Any, *tickets: Message) -> Any:
+    endpoints = [flight.FlightEndpoint(flight.Ticket(sealed(ticket)), []) for ticket in tickets]
+    return flight.FlightInfo(schema, descriptor, endpoints, -1, -1)
 
 
 def _watched(batches: Iterator[pa.RecordBatch], context: Any) -> Iterator[pa.RecordBatch]:
