@@ -44,6 +44,14 @@ def test_what_is_written_is_read(storage: Storage) -> None:
     storage.check(record)
 
 
+def test_where_others_find_a_file(tmp_path: Path) -> None:
+    assert Storage(tmp_path / "a?b").location("x/y") == f"{tmp_path}/a?b/x/y"
+    assert Storage("s3://bucket/deep/").location("x/y") == "s3://bucket/deep/x/y"
+    query = "s3://bucket/deep?region=eu&endpoint_override=host:9000"
+    assert Storage(query).location("x") == "s3://bucket/deep/x?region=eu&endpoint_override=host:9000"
+    assert Storage(query).location("") == query
+
+
 def test_a_file_is_replaced_as_a_whole(storage: Storage) -> None:
     storage.write("x", b"long text")
     storage.write("x", b"new")

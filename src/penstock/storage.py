@@ -74,7 +74,11 @@ class Storage:
 
     def location(self, path: str) -> str:
         """The path or URL under which other programs, Spark among them, find a file of ours."""
-        return f"{self.root}/{path}" if path else self.root
+        if not path or self.local:
+            return f"{self.root}/{path}" if path else self.root
+        # What stands behind the question mark of an URL tells how to reach the store, not where in it.
+        base, mark, how = self.root.partition("?")
+        return f"{base.rstrip('/')}/{path}{mark}{how}"
 
     @contextmanager
     def create(self, path: str) -> Iterator[Sink]:
