@@ -65,6 +65,16 @@ def test_every_format(place: Place, rows: Rows, monkeypatch: pytest.MonkeyPatch)
         say(tables, "CREATE TABLE bad USING csv OPTIONS (path '/etc/passwd') LOCATION 'c.csv'")
 
 
+def test_quotes_in_csv_are_written_twice_unless_options_say_else(place: Place, rows: Rows) -> None:
+    (place.data / "q.csv").write_text('id,name\n1,"a ""b"", c"\n')
+    (place.data / "s.csv").write_text('id,name\n1,"a \\"b\\", c"\n')
+    tables = place.tables(
+        TableConfig("q", f"{place.data}/q.csv"),
+        TableConfig("s", f"{place.data}/s.csv", options={"escape": "\\"}),
+    )
+    assert rows(tables, "q") == rows(tables, "s") == [(1, 'a "b", c')]
+
+
 def test_new_and_replaced_files_are_seen_by_every_session(place: Place, rows: Rows) -> None:
     place.write("t/1.parquet")
     tables = place.tables(TableConfig("t", f"{place.data}/t"), TableConfig("g", f"{place.data}/t/*.parquet"))

@@ -44,7 +44,7 @@ def look(spark: SparkSession, spec: TableSpec, given: StructType | None = None) 
 
         arrow_files.check_options(spec.format, dict(spec.options))
         return given or spark_schema(arrow_files.schema_of(spec.path, spec.format, dict(spec.options)))
-    options = dict(spec.options)
+    options = _options(spec)
     given = given or footers.columns(spec)
     if spec.format == "csv":
         options.setdefault("inferSchema", "true")
@@ -56,8 +56,14 @@ def register(spark: SparkSession, name: str, spec: TableSpec, schema: StructType
     """Make the table known to Spark under a name."""
     # Without PARTITIONED BY, Spark finds the partitions in the folder each time it lists it.
     spark.catalog.createTable(
-        name, path=for_spark(spec.path), source=spec.format, schema=schema, **dict(spec.options)
+        name, path=for_spark(spec.path), source=spec.format, schema=schema, **_options(spec)
     )
+
+
+def _options(spec: TableSpec) -> dict[str, str]:
+    # Nearly everybody writes a quote within quotes twice. Spark alone expects a backslash before it.
+    usual = {"escape": '"'} if spec.format == "csv" else {}
+    return {**usual, **spec.options}
 
 
 def check_there(path: str) -> None:

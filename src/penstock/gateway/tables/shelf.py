@@ -112,6 +112,7 @@ class Shelf:
         entry = Entry(key, kind, statement, make)
         with self._lock:
             built = self._built(entry)
+            _tell(built, None)
             self._retire(self._entries.get(key))
             self._entries = {**self._entries, key: built}
             self.version += 1
@@ -147,6 +148,7 @@ class Shelf:
             for need in entry.spec.needs if isinstance(entry.spec, ViewSpec) else ():
                 self.find(need)
             mended = self._built(entry)
+            _tell(mended, entry.problem)
             self._entries = {**self._entries, key: mended}
             self.version += mended.problem is None
             return mended
@@ -196,7 +198,6 @@ class Shelf:
             return self._built_table(entry, entry.spec)
         except Exception as error:
             problem = files.told(error, f"{entry.kind} {shown(entry.key)} cannot be read")
-            _log.warning("%s: %s", shown(entry.key), problem.what)
             known = columns.parsed(entry.spec.columns) if entry.spec and entry.spec.columns else None
             return _shaped(replace(entry, problem=problem), known)
 
@@ -254,6 +255,12 @@ def _shaped(entry: Entry, schema: StructType | None) -> Entry:
     if schema is None:
         return replace(entry, columns=None, arrow=pa.schema([]), types={})
     return replace(entry, columns=schema, arrow=columns.arrow(schema), types=columns.ddl_types(schema))
+
+
+def _tell(entry: Entry, before: SqlError | None) -> None:
+    """Log a problem once, however often it is met again."""
+    if entry.problem is not None and (before is None or before.what != entry.problem.what):
+        _log.warning("%s: %s", shown(entry.key), entry.problem.what)
 
 
 def broken(entry: Entry) -> SqlError:
