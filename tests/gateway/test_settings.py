@@ -94,6 +94,24 @@ def test_properties_follow() -> None:
     assert settings.statement_timeout == 0.25
 
 
+def test_a_statement_takes_no_longer_than_the_server_allows() -> None:
+    settings = Settings()
+    settings.bound(2.5)
+    assert settings.get("statement_timeout") == "2500ms" and settings.statement_timeout == 2.5
+    settings.set("statement_timeout", "1s")
+    assert settings.statement_timeout == 1.0
+    settings.set("statement_timeout", "0")
+    assert settings.statement_timeout == 2.5, "without a limit of its own, the server's holds"
+    settings.set("statement_timeout", "1h")
+    assert settings.statement_timeout == 2.5
+    settings.reset()
+    assert settings.get("statement_timeout") == "2500ms"
+
+    settings = Settings({"statement_timeout": "1s"})
+    settings.bound(2.5)
+    assert settings.get("statement_timeout") == "1s" and settings.statement_timeout == 1.0
+
+
 def test_reset_goes_back_to_what_the_client_came_with() -> None:
     settings = Settings({"application_name": "mine"})
     settings.set("application_name", "other")

@@ -37,7 +37,7 @@ class Settings:
     of the session that a client cannot set, such as who it is.
     """
 
-    __slots__ = ("_base", "_local", "_reported", "_saved", "_session")
+    __slots__ = ("_base", "_local", "_longest", "_reported", "_saved", "_session")
 
     def __init__(self, overrides: Mapping[str, str] = {}, *, fixed: Mapping[str, str] = {}) -> None:
         base = {_fold(name): value for name, value in fixed.items()}
@@ -49,6 +49,17 @@ class Settings:
         self._local: _Values = {}
         self._saved: list[tuple[_Values, _Values]] = []
         self._reported: tuple[_Values, _Values] | None = None
+        self._longest: float | None = None
+
+    def bound(self, seconds: float) -> None:
+        """From now on, no statement of the session may take longer, whatever it sets.
+
+        A session that has set nothing is shown this as its ``statement_timeout``.
+        """
+        self._longest = seconds
+        shown = _checked("statement_timeout", f"{seconds * 1000:.0f}")
+        self._base = {"statement_timeout": shown, **self._base}
+        self._session = {"statement_timeout": shown, **self._session}
 
     def get(self, name: str) -> str:
         folded = _fold(name)
@@ -142,7 +153,8 @@ class Settings:
 
     @property
     def statement_timeout(self) -> float | None:
-        return self._seconds("statement_timeout")
+        """In seconds; None where there is no limit."""
+        return min(filter(None, (self._seconds("statement_timeout"), self._longest)), default=None)
 
     @property
     def idle_session_timeout(self) -> float | None:

@@ -196,6 +196,18 @@ def test_statement_timeout(engine: SparkEngine, spark: SparkSession) -> None:
 
 
 @pytest.mark.usefixtures("endless")
+def test_the_longest_time_that_the_server_allows(
+    spark: SparkSession, tables: FileTables, tmp_path: Path
+) -> None:
+    engine = SparkEngine(spark, cast("Tables", tables), spool=str(tmp_path / "s"), timeout=0.3)
+    client = connected(engine, settings={"statement_timeout": "1h"})
+    with pytest.raises(SqlError, match=running.TIMEOUT):
+        list(client.execute(client.prepare(SLOW)).batches())
+    idle(engine, spark)
+    engine.stop()
+
+
+@pytest.mark.usefixtures("endless")
 def test_more_queries_than_places_wait_and_more_than_that_are_refused(
     spark: SparkSession, tables: FileTables, tmp_path: Path
 ) -> None:

@@ -64,8 +64,8 @@ def say(tables: Tables, sql: str, user: User = ADMIN, **more: Any) -> list[str]:
     """Carry out a CREATE or DROP."""
     command = classify(sql)
     if command.tag.startswith("DROP"):
-        return tables.drop(command, user=user, sql=sql)  # type: ignore[arg-type]
-    return tables.create(command, user=user, sql=sql, **more)  # type: ignore[arg-type]
+        return tables.drop(command, user=user)  # type: ignore[arg-type]
+    return tables.create(command, user=user, **more)  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -155,7 +155,7 @@ class SparkEngine(Engine):
             listed = client.protocol == "http"
             return ListedRelay(self._registry, client, prepared, relay) if listed else relay
         if isinstance(plan, CatalogPlan):
-            change = self._change(prepared, plan, client.user, settings)
+            change = self._change(plan, client.user, settings)
             return CatalogExecution(self._registry, client, prepared, change)
         spark, timeout = self._sessions.of(settings.timezone), settings.statement_timeout
         search_path = settings.search_path
@@ -168,9 +168,7 @@ class SparkEngine(Engine):
         assert isinstance(plan, SparkPlan)
         return SparkExecution(self.workplace, client, prepared, plan, renew, spark, values, timeout)
 
-    def _change(
-        self, prepared: Prepared, plan: CatalogPlan, user: User, settings: Settings
-    ) -> Callable[[], Sequence[str]]:
+    def _change(self, plan: CatalogPlan, user: User, settings: Settings) -> Callable[[], Sequence[str]]:
         command, search_path, dialect = plan.command, settings.search_path, settings.dialect
 
         def change() -> Sequence[str]:

@@ -182,7 +182,6 @@ class Tables:
         command: CreateView | CreateTable | CreateSchema,
         *,
         user: User,
-        sql: str = "",
         search_path: Sequence[str] = (PUBLIC,),
         columns: Sequence[str] = (),
         dialect: str = "auto",
@@ -192,18 +191,14 @@ class Tables:
         ``columns`` are the names that the columns of a view's query have, where the client knows them
         otherwise than Spark does.
         """
-        del sql  # the catalog keeps the statement as it was understood, with every name resolved
         from penstock.gateway.tables.changes import Changes
 
         return Changes(self, self._catalog, self._planner).create(
             command, user, search_path, columns, dialect
         )
 
-    def drop(
-        self, command: Drop, *, user: User, sql: str = "", search_path: Sequence[str] = (PUBLIC,)
-    ) -> list[str]:
+    def drop(self, command: Drop, *, user: User, search_path: Sequence[str] = (PUBLIC,)) -> list[str]:
         """Carry out a DROP; files stay. What comes back are notices."""
-        del sql
         from penstock.gateway.tables.changes import Changes
 
         return Changes(self, self._catalog, self._planner).drop(command, user, search_path)
