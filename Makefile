@@ -34,6 +34,7 @@ bench: $(STAMP)
 	$(BIN)/python -m bench cluster
 	$(BIN)/python -m bench streams
 	$(BIN)/python -m bench shuffle
+	$(BIN)/python -m bench gateway
 
 cds: $(STAMP)
 	$(BIN)/python -m penstock.spark.cds

@@ -48,11 +48,12 @@ def main(arguments: Sequence[str] | None = None, benches: Benches | None = None)
 
 
 def known() -> Benches:
-    from bench import batch, cluster, shuffle, streams
+    from bench import batch, cluster, gateway, shuffle, streams
 
     return {
         "batch": batch.SCENARIOS,
         "cluster": cluster.SCENARIOS,
+        "gateway": gateway.SCENARIOS,
         "shuffle": shuffle.SCENARIOS,
         "streams": streams.SCENARIOS,
     }

@@ -15,6 +15,14 @@ def peak(pid: int) -> int:
     raise RuntimeError(f"process {pid} has no VmHWM")
 
 
+def proportional(pid: int) -> int:
+    """Bytes that a process has resident, with its share of what it has together with others."""
+    for line in (PROC / str(pid) / "smaps_rollup").read_text(encoding="ascii").splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError(f"process {pid} has no Pss")
+
+
 def reset_peak(pid: int) -> None:
     """Forget the peak so far. Where that is not allowed, peaks include what came before."""
     try:

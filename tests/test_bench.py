@@ -10,9 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pyarrow import flight
 
 from bench import __main__ as command
-from bench import report, streams
+from bench import gateway, report, streams
+from bench.gateway import clients, flights, overhead, trades
+from bench.gateway.clients import Libpq
+from bench.gateway.processes import stored
 from bench.lab import Lab
 from bench.measuring import compare
 from bench.peers import Environment, PeerMissing
@@ -223,6 +227,24 @@ def test_streams_are_compared_with_every_peer(tmp_path: Path) -> None:
 
 def test_the_scenarios_of_streams() -> None:
     assert [scenario.key for scenario in streams.SCENARIOS] == list("abcde")
+
+
+def test_the_scenarios_of_the_gateway() -> None:
+    assert [scenario.key for scenario in gateway.SCENARIOS] == list("abcdef")
+    assert len(list(overhead.QUERIES.glob("q*.sql"))) == 22
+
+
+def test_clients_of_the_gateway_take_every_row(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, rows=200_000, repeat=1)
+    with lab.place("stored") as place, stored(lab, place) as server, Libpq(server.url) as client:
+        for binary in (False, True):
+            assert client.ask(trades.QUERY, binary=binary) == 20_000
+            assert client.stream(trades.QUERY, binary=binary) == 20_000
+            assert clients.drained(server.url, trades.QUERY, binary=binary) > 20_000 * 40
+        with flight.connect(server.rpc) as other:
+            assert flights.fetched(other) == 20_000
+        with pytest.raises(RuntimeError, match="no answer"):
+            client.stream("SELECT 2")
 
 
 def test_a_peer_that_cannot_be_installed_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

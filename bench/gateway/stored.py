@@ -103,7 +103,7 @@ class Bare(flight.FlightServerBase):  # type: ignore[misc]
 
 def main(kind: str, folder: str, work: str) -> None:
     """Serve until nobody listens at the other end of our standard input."""
-    batches = trades.batches(Path(folder))
+    batches = trades.batches(Path(folder)) if kind != "idle" else ()
     if kind == "bare":
         bare = Bare(batches)
         _tell({"rpc": bare.port})
