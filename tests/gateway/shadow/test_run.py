@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import threading
 import time
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from uuid import UUID
@@ -14,9 +15,10 @@ import pytest
 
 from penstock.errors import SqlError
 from penstock.gateway import types
+from penstock.gateway.base import Relay
 from penstock.gateway.settings import Settings
 from penstock.gateway.shadow import Shadow
-from tests.gateway.shadow.asking import PETER, ask, relay
+from tests.gateway.shadow.asking import PETER, RITA, ask, relay
 
 SECOND = dt.timedelta(seconds=1)
 VALUES: list[tuple[str, object, str]] = [
@@ -239,3 +241,29 @@ def test_oids_of_the_description_fit_the_values(shadow: Shadow) -> None:
     assert described.parameters == (types.TEXT,)
     assert described.columns is not None and described.columns[0].type == pa.bool_()
     assert ask(shadow, "select $1 is null", None, oids=described.parameters) == [["t"]]
+
+
+def test_one_user_who_has_all_connections_sleep_keeps_nobody_out(shadow: Shadow) -> None:
+    sleeping = [relay(shadow, "select pg_sleep(60)") for _ in range(20)]
+
+    def sleep(each: Relay) -> None:
+        with suppress(SqlError):
+            list(each.rows(binary=False))
+
+    threads = [threading.Thread(target=sleep, args=[each]) for each in sleeping]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + 20
+    while sum(shadow._pool._used.values()) < 8 and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+    assert shadow._pool._used.total() == 8
+    assert ask(shadow, "select 1", user=RITA) == [["1"]]
+    assert shadow.describe("select 2, now()", (), PETER, Settings()).columns is not None
+
+    for each in sleeping:
+        each.cancel()
+    for thread in threads:
+        thread.join(20)
+    assert ask(shadow, "select 1") == [["1"]]
+    assert not shadow._pool._used

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 
 from penstock.errors import SqlError
@@ -21,13 +21,17 @@ _PATIENCE = 30.0
 
 
 class Pool:
-    """At most so many connections, whoever they are for. Thread-safe."""
+    """At most so many connections, and at most half of them for one role, so that one user who has them all
+    sleep keeps nobody else out. Thread-safe.
+    """
 
     def __init__(self, connect: Callable[[str], Link], size: int = _SIZE) -> None:
         self._connect = connect
         self._size = size
+        self._share = max(1, size // 2)
         self._free = threading.Condition()
         self._idle: OrderedDict[Link, None] = OrderedDict()
+        self._used: Counter[str] = Counter()
         self._open = 0
         self._generation = 0
 
@@ -35,11 +39,15 @@ class Pool:
         """A connection of that role that nobody else has; `give` or `drop` it afterwards."""
         deadline = time.monotonic() + _PATIENCE
         with self._free:
-            while (found := self._find(role)) is None and self._open >= self._size:
+            found: Link | None = None
+            while self._used[role] >= self._share or (
+                (found := self._find(role)) is None and self._open >= self._size
+            ):
                 if not self._free.wait(deadline - time.monotonic()):
                     raise SqlError(
                         "the catalog is busy with other statements", hint="try again", sqlstate="53300"
                     )
+            self._used[role] += 1
             if found is not None:
                 return found
             self._open += 1
@@ -47,7 +55,7 @@ class Pool:
         try:
             link = self._connect(role)
         except BaseException:
-            self._closed()
+            self._closed(role)
             raise
         link.generation = generation
         return link
@@ -57,14 +65,14 @@ class Pool:
         with self._free:
             if link.generation == self._generation and link.usable:
                 self._idle[link] = None
-                self._free.notify()
+                self._unused(link.role)
                 return
         self.drop(link)
 
     def drop(self, link: Link) -> None:
         """Not fit for another."""
         link.close()
-        self._closed()
+        self._closed(link.role)
 
     def clear(self, role: str | None = None) -> None:
         """Close the idle ones, of one role or of all; then also those in use, when they come back."""
@@ -89,7 +97,14 @@ class Pool:
             self._open -= 1
         return None
 
-    def _closed(self) -> None:
+    def _closed(self, role: str) -> None:
         with self._free:
             self._open -= 1
-            self._free.notify()
+            self._unused(role)
+
+    def _unused(self, role: str) -> None:
+        self._used[role] -= 1
+        if not self._used[role]:
+            del self._used[role]
+        # Not everybody who waits can take it: it may be another's.
+        self._free.notify_all()

@@ -68,6 +68,8 @@ class Shadow:
         self._cluster: Cluster | None = None
         self._catalog: Catalog | None = None
         self._pool = Pool(self._connect, connections)
+        # Of their own: to describe takes a millisecond, and must not wait for what runs for minutes.
+        self._describers = Pool(self._connect, max(2, connections // 2))
         self._synced: tuple[Sequence[TableInfo], Sequence[User], tuple[str, ...]] = ((), (), ())
         self._restarts: deque[float] = deque(maxlen=_RESTARTS)
         # Its own lock, so that nobody who describes waits while tables are made.
@@ -91,7 +93,7 @@ class Shadow:
     def stop(self) -> None:
         with self._lock:
             self.problem = "it was stopped"
-            self._pool.clear()
+            self._clear()
             if self._catalog is not None:
                 self._catalog.forget()
                 self._catalog = None
@@ -111,7 +113,7 @@ class Shadow:
 
         changed, gone = self._tried(change)
         for role in gone:
-            self._pool.clear(role)
+            self._clear(role)
         if changed:
             self._forget()
 
@@ -148,8 +150,8 @@ class Shadow:
         oids += [0] * (len(values) - len(oids))
         wanted = _session(settings)
         return ShadowRelay(
-            lambda: self._tried(lambda: self._taken(user, wanted)),
-            self._returned,
+            lambda: self._tried(lambda: self._taken(self._pool, user, wanted)),
+            lambda link, fit: self._pool.give(link) if fit else self._pool.drop(link),
             self._revive,
             (renewed(sql), oids, [dump(value) for value in values]),
             None if columns is None else tuple(columns),
@@ -158,7 +160,7 @@ class Shadow:
     # ---------------------------------------------------------------- how
 
     def _describe(self, sql: str, parameters: tuple[int, ...], user: User, settings: Settings) -> Description:
-        link = self._taken(user, _session(settings))
+        link = self._taken(self._describers, user, _session(settings))
         try:
             given = list(parameters)
             while True:
@@ -172,27 +174,25 @@ class Shadow:
                     given += [0] * (place - len(given))
                     given[place - 1] = types.TEXT
         finally:
-            self._returned(link, True)
+            self._describers.give(link)
 
-    def _taken(self, user: User, settings: dict[str, str]) -> Link:
+    def _taken(self, pool: Pool, user: User, settings: dict[str, str]) -> Link:
         catalog = self._catalog
         role = catalog.known(user) if catalog is not None else None
         if role is None:
             with self._lock:
                 role = self._usable().admit(user)
-        link = self._pool.take(role)
+        link = pool.take(role)
         try:
             link.apply(settings)
         except BaseException:
-            self._pool.drop(link)
+            pool.drop(link)
             raise
         return link
 
-    def _returned(self, link: Link, fit: bool) -> None:
-        if fit:
-            self._pool.give(link)
-        else:
-            self._pool.drop(link)
+    def _clear(self, role: str | None = None) -> None:
+        for pool in (self._pool, self._describers):
+            pool.clear(role)
 
     def _connect(self, role: str) -> Link:
         cluster = self._cluster
@@ -226,7 +226,7 @@ class Shadow:
         with self._lock:
             if self._cluster is None or self._catalog is None or self.problem is not None:
                 raise self._refused()
-            self._pool.clear()
+            self._clear()
             self._catalog.forget()
             try:
                 # It may have been another thread that found it gone, or one connection only that was lost.
