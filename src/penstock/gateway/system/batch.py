@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock.claims import Board, State
+from penstock.config import shown_url
 from penstock.errors import CorruptFile, RunError
 from penstock.gateway.system.moments import moment
 from penstock.runner import layout, manifests
@@ -35,7 +36,7 @@ def runs(store: Store) -> Iterator[Row]:
             "poisoned": summary.poisoned.partitions if summary else None,
             "failures": summary.failures if summary else None,
             "outputs": list(run.outputs),
-            "output": run.output,
+            "output": shown_url(run.output),
             "created": moment(run.created),
         }
 

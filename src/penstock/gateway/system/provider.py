@@ -23,9 +23,20 @@ MOST_ROWS = 1_000_000
 """A table that would be longer is refused: its rows pass through the memory of this process."""
 
 
-class SystemTables(Provider):
-    """The schema ``sys``. Queries are shown to who asked them, and all to admins; the rest to everybody.
+_NAMES = {
+    "runs": "run",
+    "partitions": "run",
+    "checkpoints": "run",
+    "streams": "stream",
+    "frontiers": "stream",
+}
+"""Tables whose rows are each about a run or a stream, and the column that names it: a schema of SQL."""
 
+
+class SystemTables(Provider):
+    """The schema ``sys``. Queries are shown to who asked them, and all to admins.
+
+    The rest is for whoever may read ``sys``. Others see what is about runs and streams that they may read.
     ``queries`` is set by whoever has an engine.
     """
 
@@ -50,7 +61,7 @@ class SystemTables(Provider):
         return SHAPES
 
     def rows(self, name: str, user: User) -> pa.Table:
-        found = map(_query, self.queries(user)) if name == "queries" else self._rows[name]()
+        found = map(_query, self.queries(user)) if name == "queries" else self._shown(name, user)
         shape = SHAPES[name]
         rows: list[Row] = []
         for row in found:
@@ -62,6 +73,17 @@ class SystemTables(Provider):
                 )
             rows.append(row)
         return pa.Table.from_pylist(rows, schema=shape)
+
+    def _shown(self, name: str, user: User) -> Iterable[Row]:
+        if user.may_read(self.schema):
+            return self._rows[name]()
+        if name not in _NAMES:
+            raise SqlError(
+                f"permission denied for table {name}",
+                sqlstate="42501",
+                hint=f"an admin gives the right to read schema {self.schema}: `penstock users alter`",
+            )
+        return (row for row in self._rows[name]() if user.may_read(row[_NAMES[name]]))
 
 
 def _query(info: QueryInfo) -> Row:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -52,8 +52,8 @@ class Saved:
         return frame.to(spark_schema(self.columns))
 
 
-def find(store: Store, arguments: Sequence[str]) -> Saved:
-    """What ``checkpoint(run, stage[, table])`` means now."""
+def find(store: Store, arguments: Sequence[str], readable: Callable[[str], bool]) -> Saved:
+    """What ``checkpoint(run, stage[, table])`` means now. Only runs that are ``readable`` are ever named."""
     if len(arguments) not in (2, 3):
         raise SqlError(
             "checkpoint needs a run and a stage",
@@ -63,7 +63,7 @@ def find(store: Store, arguments: Sequence[str]) -> Saved:
     name, wanted = arguments[0], arguments[1]
     run = runs.find(store, name) if is_name(name) else None
     if run is None:
-        known = ", ".join(each.name for each in runs.every(store)) or "none"
+        known = ", ".join(each.name for each in runs.every(store) if readable(each.name)) or "none"
         raise SqlError(f'there is no run "{name}"', hint=f"known runs: {known}", sqlstate="42704")
     stage = _stage(run, wanted)
     found = _newest(store, run, stage)

@@ -123,7 +123,7 @@ class Tables:
             )
         if arguments and not self.readable(arguments[0], user):
             raise SqlError(f"permission denied for schema {arguments[0]}", sqlstate="42501")
-        saved = checkpoint.find(self._store, arguments)
+        saved = checkpoint.find(self._store, arguments, lambda run: self.readable(run, user))
         key = ("", f"checkpoint({', '.join(arguments)})")
         relation = self._framed(key, "table", saved.columns, lambda spark: saved.frame(spark, self._store))
         return Relation(

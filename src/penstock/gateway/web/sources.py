@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.config import Config
+from penstock.config import Config, shown_url
 from penstock.errors import UsageError
 from penstock.gateway.web.metrics import Metric
 from penstock.gateway.web.values import plain
@@ -111,4 +111,6 @@ class StoreSources(Sources):
 def _run_json(run: Run, summary: Summary | None) -> dict[str, Any]:
     from penstock.runner.runs import state_of
 
-    return {**run.to_json(), "state": state_of(summary), "partitions": plain(summary)}
+    told = run.to_json()
+    told |= {name: shown_url(told[name]) for name in ("output", "storage")}
+    return {**told, "state": state_of(summary), "partitions": plain(summary)}
