@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -162,6 +163,25 @@ def test_coordinator_workers_and_failover(folder: Path, started: list[Serve]) ->
     assert _state(folder, "one") == "alive"
     with pytest.raises(psycopg.OperationalError):
         first.connect()
+
+    # A leader that sleeps through its own replacement finds that another one leads, and sends clients there.
+    third = coordinator(folder, started)
+    third.wait_for("standing by; leader")
+    with second.connect() as sleeper:
+        told = len(second.told)
+        second.process.send_signal(signal.SIGSTOP)
+        try:
+            third.wait_for("leading with token 3")
+        finally:
+            second.process.send_signal(signal.SIGCONT)
+        second.wait_for("standing by; leader", told)
+        with pytest.raises(psycopg.OperationalError):
+            sleeper.execute("SELECT 1")
+    with pytest.raises(psycopg.OperationalError, match="stands by"):
+        second.connect()
+    third.wait_for("ready")
+    with third.connect() as connection:
+        assert connection.execute("SELECT relname FROM pg_class WHERE relname = 'evens'").fetchone()
 
 
 def _state_of(server: Serve, sql: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -20,7 +21,7 @@ from penstock import __version__
 from penstock.cluster.model import Member
 from penstock.cluster.node import Node
 from penstock.config import Config
-from penstock.errors import PenstockError
+from penstock.errors import FencedError, PenstockError, TransientError, UsageError
 from penstock.gateway.door import Door
 from penstock.gateway.roles import processes
 from penstock.gateway.roles.board import WorkerBoard
@@ -34,6 +35,7 @@ _log = logging.getLogger(__name__)
 _LOOK_EVERY = 0.1
 _SWEEP_EVERY = 1.0
 _AGAIN = 2.0
+_TRIES = 3
 
 
 @dataclass(slots=True)
@@ -85,9 +87,9 @@ class Coordinator:
 
     def run(self) -> None:
         """Stand for election, and serve whenever this coordinator leads."""
-        self._node.pulse()
+        self._join()
         self._node.start()
-        told = ""
+        told, failures = "", 0
         try:
             while not self._stopping.is_set():
                 leadership = self._node.leadership
@@ -98,12 +100,26 @@ class Coordinator:
                 told = ""
                 try:
                     self._lead(leadership.token)
-                except PenstockError as error:
+                    failures = 0
+                except (TransientError, FencedError) as error:
                     self._tell(f"cannot lead: {error}")
-                    self._door.shut(error.what)
+                    failures += 1
+                    if failures == _TRIES:
+                        raise  # somebody else may be able to
                     self._stopping.wait(_AGAIN)
         finally:
             self._node.leave()
+
+    def _join(self) -> None:
+        """Become a member. One that died a moment ago keeps its name until its session has run out."""
+        deadline = time.monotonic() + self._config.cluster.member_ttl + _AGAIN
+        while True:
+            try:
+                self._node.pulse()
+                return
+            except UsageError:
+                if time.monotonic() > deadline or self._stopping.wait(_LOOK_EVERY):
+                    raise
 
     def _stand_by(self, told: str) -> str:
         lease = self._node.control.lease
