@@ -98,34 +98,51 @@ ANSWER = sum(
 
 
 def test_coordinator_workers_and_failover(folder: Path, started: list[Serve]) -> None:
+    """One story, since every chapter starts where the one before has ended: a cluster takes long to start."""
     first = coordinator(folder, started)
     first.wait_for("ready")
     second = coordinator(folder, started)
     second.wait_for("standing by; leader")
-    answers: list[Any] = []
+    one = _without_a_worker_nothing_is_computed(folder, started, first, second)
+    two = _one_more_shares_the_work(folder, started, first, second)
+    _a_worker_that_is_killed_does_not_take_the_query_with_it(folder, first, two)
+    _another_one_leads_and_knows_the_same_views(first, second)
+    wait_until(lambda: _state(folder, "one") == "alive", one.why)
+    _a_leader_that_slept_stands_by(folder, started, second)
 
-    def ask(sql: str) -> threading.Thread:
-        def run() -> None:
-            with first.connect() as connection:
-                answers.append(connection.execute(sql).fetchone())
 
-        thread = threading.Thread(target=run)
-        thread.start()
-        return thread
+class Asking(threading.Thread):
+    """A query in a thread of its own; ``answer`` is its first row."""
 
-    # Without a worker nothing is computed: the coordinator has no cores of its own.
-    waiting = ask("SELECT count(*) FROM numbers")
+    def __init__(self, server: Serve, sql: str) -> None:
+        super().__init__(daemon=True)
+        self.answer: Any = None
+        self._server = server
+        self._sql = sql
+        self.start()
+
+    def run(self) -> None:
+        with self._server.connect() as connection:
+            self.answer = connection.execute(self._sql).fetchone()
+
+
+def _without_a_worker_nothing_is_computed(
+    folder: Path, started: list[Serve], first: Serve, second: Serve
+) -> Serve:
+    """The coordinator has no cores of its own. What needs no Spark is answered all the same."""
+    waiting = Asking(first, "SELECT count(*) FROM numbers")
     with first.connect() as connection:
-        running = "SELECT count(*) FROM pg_class"  # what needs no Spark is answered
-        assert connection.execute(running).fetchone() is not None
+        assert connection.execute("SELECT count(*) FROM pg_class").fetchone() is not None
     assert command(folder, "cluster", "status")["gateway"]["workers"] == []
     one = worker(folder, started, "one", "127.0.0.2", first, second)
     one.wait_for("ready")
-    waiting.join(120)
-    assert answers == [(ROWS,)]
+    waiting.join(150)
+    assert waiting.answer == (ROWS,)
     assert tasks_on(one) > 0
+    return one
 
-    # One more shares the work of the next query.
+
+def _one_more_shares_the_work(folder: Path, started: list[Serve], first: Serve, second: Serve) -> Serve:
     two = worker(folder, started, "two", "127.0.0.3", first, second)
     two.wait_for("ready")
     with first.connect() as connection:
@@ -135,24 +152,24 @@ def test_coordinator_workers_and_failover(folder: Path, started: list[Serve]) ->
             return tasks_on(two) > 0
 
         wait_until(both, two.why)
-        shown = connection.execute(
-            "SELECT member, state FROM sys.members WHERE role = 'worker' ORDER BY member"
-        ).fetchall()
-        assert shown == [("one", "alive"), ("two", "alive")]
+        members = "SELECT member, state FROM sys.members WHERE role = 'worker' ORDER BY member"
+        assert connection.execute(members).fetchall() == [("one", "alive"), ("two", "alive")]
         connection.execute("CREATE VIEW evens AS SELECT n FROM numbers WHERE n % 2 = 0")
+    return two
 
-    # A worker that is killed in the middle of a query does not take the query with it.
-    answers.clear()
-    heavy = ask(HEAVY)
+
+def _a_worker_that_is_killed_does_not_take_the_query_with_it(folder: Path, first: Serve, two: Serve) -> None:
+    heavy = Asking(first, HEAVY)
     wait_until(lambda: _state_of(first, HEAVY) == "RUNNING", first.why)
     executors = [pid for pid in two.children() if is_running(pid)]
     two.kill()
-    heavy.join(150)
-    assert answers == [(ANSWER,)]
+    heavy.join(200)
+    assert heavy.answer == (ANSWER,)
     wait_until(lambda: not any(map(is_running, executors)))
     wait_until(lambda: _state(folder, "two") == "dead", first.why)
 
-    # The leader dies: the other one leads, workers come to it, and it knows the same views.
+
+def _another_one_leads_and_knows_the_same_views(first: Serve, second: Serve) -> None:
     pids = first.children()
     first.kill()
     second.wait_for("ready")
@@ -160,11 +177,12 @@ def test_coordinator_workers_and_failover(folder: Path, started: list[Serve]) ->
     hosts, ports = "127.0.0.1,127.0.0.1", f"{first.ports['sql']},{second.ports['sql']}"
     with psycopg.connect(f"host={hosts} port={ports} user=penstock dbname=penstock") as connection:
         assert connection.execute("SELECT count(*) FROM evens").fetchone() == (ROWS // 2,)
-    assert _state(folder, "one") == "alive"
     with pytest.raises(psycopg.OperationalError):
         first.connect()
 
-    # A leader that sleeps through its own replacement finds that another one leads, and sends clients there.
+
+def _a_leader_that_slept_stands_by(folder: Path, started: list[Serve], second: Serve) -> None:
+    """It wakes up, finds that another one leads, and sends its clients there."""
     third = coordinator(folder, started)
     third.wait_for("standing by; leader")
     with second.connect() as sleeper:
