@@ -101,8 +101,10 @@ def _analysis(tree: exp.Expression, dialect: str) -> Analysis:
             functions.add(safety.function_names(node)[0])
         table_functions.update(_table_functions(node))
     relations.sort(key=lambda relation: relation.position or 0)
-    nothing = not relations and not recursive and all(map(_only_postgres, table_functions))
-    heavy = {name for name in functions & SET_RETURNING if not _only_postgres(name)}
+    # The names of the search path are few, also one below the other.
+    light = {"unnest", "current_schemas"} if "current_schemas" in functions else set()
+    nothing = not relations and not recursive and all(map(_only_postgres, table_functions - light))
+    heavy = {name for name in (functions & SET_RETURNING) - light if not _only_postgres(name)}
     heavy |= functions & (_COSTLY | SPARK_ONLY)
     return Analysis(
         tree=tree,

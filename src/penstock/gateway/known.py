@@ -74,6 +74,17 @@ def text(_name: str, value: str) -> str:
     return value
 
 
+def _own_role(_name: str, value: str) -> str:
+    """Nobody can be another than the one who connected."""
+    if value.lower() != "none":
+        raise SqlError(
+            f'permission denied to set role "{value}"',
+            sqlstate="42501",
+            hint="Connect as the user whose rights you need.",
+        )
+    return "none"
+
+
 def printable(_name: str, value: str) -> str:
     """Names that other people read: what is not plain ASCII becomes a question mark, as in PostgreSQL."""
     return "".join(each if " " <= each <= "~" else "?" for each in value)[:63]
@@ -321,7 +332,7 @@ _IGNORED: tuple[tuple[str, str, Check | None], ...] = (
     ("port", "5432", None),
     ("quote_all_identifiers", "off", boolean),
     ("random_page_cost", "4", real),
-    ("role", "none", text),
+    ("role", "none", _own_role),
     ("row_security", "on", boolean),
     ("seed", "unavailable", text),
     ("seq_page_cost", "1", real),

@@ -218,6 +218,12 @@ def _checked(name: str, value: str) -> str:
     if _is_fixed(name):
         raise SqlError(f'parameter "{name}" cannot be changed', sqlstate="55P02")
     folded = _fold(name)
+    if folded.startswith("spark."):
+        raise SqlError(
+            f'"{name}" cannot be set by SQL: settings of Spark are the server\'s',
+            sqlstate="42501",
+            hint="put it under [spark.conf] in penstock.toml",
+        )
     known = KNOWN.get(folded)
     if known is not None and known.check is not None:
         return known.check(known.name, value)

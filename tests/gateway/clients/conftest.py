@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,8 +14,15 @@ from servers.packages import Missing, need
 from tests.gateway.clients import data
 from tests.gateway.serve import Serve
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
 PORTS = ("--port", "0", "--web-port", "0", "--rpc-port", "0")
 PASSWORDS = {"ann": "ann's own", "bob": "bob's own", "eve": "eve's own"}
+
+ENDLESS = "SELECT sum(id) FROM range(1000000000000)"
+"""Takes hours, and stops when it is told to."""
 
 
 @dataclass

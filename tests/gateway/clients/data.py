@@ -47,6 +47,10 @@ KINDS = pa.table(
 """A row of ordinary values, one of extremes, and one of nulls."""
 
 
+SAMPLES = {name: value for name, value in KINDS.to_pylist()[0].items() if name not in ("id", "pair")}
+"""Values that find the first row, each by its column."""
+
+
 def write(folder: Path) -> None:
     """The files and the ``penstock.toml`` of a project."""
     (folder / "data").mkdir()
