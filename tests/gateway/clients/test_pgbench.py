@@ -63,3 +63,4 @@ def test_completion(gateway: Gateway) -> None:
     for ask in (executor.view_columns, executor.foreignkeys, executor.functions, executor.datatypes):
         assert list(ask()) is not None
     assert executor.databases() == ["penstock"] and executor.search_path()
+    executor.conn.close()
