@@ -10,7 +10,7 @@ from penstock.errors import SqlError
 from penstock.gateway import types as pg
 from penstock.gateway.base import State, User
 from penstock.gateway.engine.engine import SparkEngine
-from tests.gateway.engine.standins import ANN, FileTables, FixedShadow, connected, rows
+from tests.gateway.engine.standins import ADMIN, ANN, FileTables, FixedShadow, connected, rows
 
 
 def test_explain_shows_sparks_plan_line_by_line(engine: SparkEngine) -> None:
@@ -22,6 +22,16 @@ def test_explain_shows_sparks_plan_line_by_line(engine: SparkEngine) -> None:
     assert any("Scan parquet" in line for line in lines)
     verbose = [line for (line,) in rows(client, "EXPLAIN VERBOSE SELECT id FROM people")]
     assert any("Optimized Logical Plan" in line for line in verbose)
+
+
+def test_explain_tells_nobody_but_admins_where_files_are(engine: SparkEngine, tables: FileTables) -> None:
+    for sql in ("EXPLAIN SELECT id FROM people", "EXPLAIN VERBOSE SELECT id FROM people WHERE id > 1"):
+        seen, all_of_it = (
+            "\n".join(line for (line,) in rows(connected(engine, user), sql)) for user in (ANN, ADMIN)
+        )
+        assert str(tables.folder) in all_of_it
+        assert "Location: InMemoryFileIndex [...]" in seen and "ReadSchema" in seen
+        assert str(tables.folder) not in seen
 
 
 def test_explain_analyze_runs_the_query_and_tells_what_it_took(engine: SparkEngine) -> None:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from penstock.gateway.base import Client, Prepared, State
 from penstock.gateway.engine.plans import ExplainPlan, SparkPlan, sql
 from penstock.gateway.engine.running import SparkExecution, Workplace
+from penstock.spark.session import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+# On a line of its own, or in the middle of one, and then cut somewhere when it is long.
+_LOCATION = re.compile(r"(Location: \w+)(\(\d+ paths\))? ?\[.*?(?=, PartitionFilters:|$)", re.MULTILINE)
 _GROUP = ("spark.jobGroup.id", "spark.job.description")
 
 
@@ -46,6 +51,9 @@ class ExplainExecution(SparkExecution):
         if plan.startswith("Error occurred during query planning"):
             # Spark tells the error as if it were a plan: have it raised.
             self._plan.frame(self._spark, self.id, self._values)
+        if not self.client.user.admin:
+            # Where files are is nothing that SQL tells, here as elsewhere.
+            plan = _LOCATION.sub(r"\1 [...]", plan)
         self._check()
         self._query.move(State.RUNNING)
         measured = self._measured() if command.analyze else {}
@@ -58,22 +66,33 @@ class ExplainExecution(SparkExecution):
         from pyspark.sql import Observation
         from pyspark.sql import functions as F
 
-        context = self._spark.sparkContext
         frame = self._plan.frame(self._spark, self.id, self._values)
         seen = Observation()
         started = time.monotonic()
-        context.setJobGroup(self.job, self._plan.sql[:200])
-        try:
+        with self._grouped():
             observed: DataFrame = frame.observe(seen, F.count(F.lit(1)).alias("rows"))
             observed.write.format("noop").mode("overwrite").save()
+        took = time.monotonic() - started
+        return {"Execution Time": round(took * 1000, 3), "Rows": seen.get["rows"], **self._jobs()}
+
+    @contextmanager
+    def _grouped(self) -> Iterator[None]:
+        """Have Spark's tracker know the jobs of this thread. A Connect server shows its own to nobody."""
+        if is_connect(self._spark):
+            yield
+            return
+        context = self._spark.sparkContext
+        context.setJobGroup(self.job, self._plan.sql[:200])
+        try:
+            yield
         finally:
             for name in _GROUP:
                 context.setLocalProperty(name, None)  # type: ignore[arg-type]
-        took = time.monotonic() - started
-        return {"Execution Time": round(took * 1000, 3), "Rows": seen.get["rows"], **self._jobs(context)}
 
-    def _jobs(self, context: Any) -> dict[str, float]:
-        tracker = context.statusTracker()
+    def _jobs(self) -> dict[str, float]:
+        if is_connect(self._spark):
+            return {}
+        tracker = self._spark.sparkContext.statusTracker()
         jobs = list(tracker.getJobIdsForGroup(self.job))
         infos = [info for job in jobs if (info := tracker.getJobInfo(job))]
         stages = [s for info in infos for stage in info.stageIds if (s := tracker.getStageInfo(stage))]
