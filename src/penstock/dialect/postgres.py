@@ -149,7 +149,7 @@ def parse_one(sql: str) -> exp.Expression:
         trees = [tree for tree in PostgresDialect().parse(sql) if tree is not None]
     except ParseError as error:
         raise _fault(sql, error) from None
-    except (TokenError, RecursionError) as error:
+    except TokenError as error:
         raise SqlError(f"syntax error: {str(error).splitlines()[0]}", sqlstate="42601") from None
     if len(trees) != 1:
         raise SqlError("exactly one statement is wanted here", sqlstate="42601")

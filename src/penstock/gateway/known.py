@@ -90,7 +90,7 @@ def printable(_name: str, value: str) -> str:
     return "".join(each if " " <= each <= "~" else "?" for each in value)[:63]
 
 
-_AMOUNT = re.compile(r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*([a-zA-Z]*)\s*")
+_AMOUNT = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*([a-zA-Z]*)")
 _TIMES = {"us": 0.001, "ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZES = {"B": 1 / 1024, "kB": 1, "MB": 1024, "GB": 1024**2, "TB": 1024**3}
 _LARGEST = 2**31 - 1
@@ -100,11 +100,12 @@ def amount(units: dict[str, float], least: int = 0, most: int = _LARGEST) -> Che
     """A whole number, perhaps with a unit, shown in the largest unit that fits exactly."""
 
     def check(name: str, value: str) -> str:
-        match = _AMOUNT.fullmatch(value)
+        match = _AMOUNT.fullmatch(value.strip())
         if match is None or (match[2] and match[2] not in units):
             hint = f"Valid units for this parameter are {', '.join(units)}." if units else None
             raise invalid(name, value, hint)
-        number = round(float(match[1]) * units.get(match[2], 1))
+        size = float(match[1]) * units.get(match[2], 1)
+        number = round(max(-1e18, min(size, 1e18)))
         if not least <= number <= most:
             message = f'{number} is outside the valid range for parameter "{name}" ({least} .. {most})'
             raise SqlError(message, sqlstate="22023")
@@ -195,12 +196,12 @@ def offset(zone: str) -> str:
     return size if ":" in size else f"{size}:00"
 
 
-_NAME = re.compile(r'\s*(?:"((?:[^"]|"")*)"|([^",]*))\s*(?:,|$)')
+_NAME = re.compile(r'(?:"((?:[^"]|"")*)"\s*|([^",]*))(?:,\s*|$)')
 
 
 def names(value: str) -> list[str]:
     """The names of a list such as ``"$user", public``: folded unless they stand in quotes."""
-    found, at = [], 0
+    found, at, value = [], 0, value.strip()
     while at < len(value):
         match = _NAME.match(value, at)
         if match is None:

@@ -45,6 +45,7 @@ _CLASSES = (("42K", "42000"), ("428", "42000"), ("KD", "58030"), ("XXK", INTERNA
 _WORDS = (
     ("No space left on device", "53100", "the disk that holds results or shuffles is full"),
     ("OutOfMemoryError", "53200", "out of memory"),
+    ("StackOverflowError", "54001", "the statement is nested too deeply"),
     ("UNABLE_TO_ACQUIRE_MEMORY", "53200", "out of memory"),
     ("cancelled part of cancelled job", CANCELED, "canceling statement due to user request"),
     ("cancelled because SparkContext was shut down", "57P01", "Spark is shutting down"),
@@ -116,7 +117,8 @@ def _told(condition: str, values: Mapping[str, str]) -> tuple[str, str | None] |
 def _line(text: str) -> str:
     """The first line that says something, without Spark's name for it and without its advice."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    first = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", lines[0] if lines else "no message")
+    # Cut first: it may hold a value of a megabyte, over which patterns would never end.
+    first = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", lines[0][: 2 * _LENGTH] if lines else "no message")
     return _ADVICE.sub("", _TAIL.sub("", first))[:_LENGTH] or "no message"
 
 

@@ -19,6 +19,7 @@ from penstock.gateway.settings import Settings
 
 _FORGET_AFTER = 600.0
 _MOST = 1000
+"""Statements of all users together, and half as many of one."""
 
 
 @dataclass(slots=True)
@@ -50,10 +51,11 @@ class Desk:
     def prepare(self, sql: str, user: User, address: str, *, kept: bool) -> tuple[bytes, Order]:
         """Understand a statement; its handle is what the other calls name."""
         self._sweep()
-        if len(self._orders) >= _MOST:
-            raise SqlError(
-                f"{_MOST} statements are open already", sqlstate="53400", hint="close what you have prepared"
-            )
+        with self._lock:
+            own = sum(order.user.name == user.name for order in self._orders.values())
+            if len(self._orders) >= _MOST or own >= _MOST // 2:
+                what = f"{own} statements of yours are open already, and {len(self._orders)} in all"
+                raise SqlError(what, sqlstate="53400", hint="close what you have prepared")
         connection = self._engine.connect(Client(user, "flight", address), Settings())
         try:
             prepared = connection.prepare(sql, exact=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -121,10 +120,26 @@ def _like(command: Any, field: str) -> Callable[[str], bool]:
     """Whether a name matches a pattern of SQL's LIKE; without one, every name does."""
     if not command.HasField(field):
         return lambda _: True
-    pieces = {"%": ".*", "_": "."}
-    text = "".join(pieces.get(letter) or re.escape(letter) for letter in getattr(command, field))
-    matches = re.compile(text, re.DOTALL).fullmatch
-    return lambda name: matches(name) is not None
+    return lambda name: matches(getattr(command, field), name)
+
+
+def matches(pattern: str, name: str) -> bool:
+    """LIKE, in steps that grow with both lengths: a regular expression of many ``%`` may never end."""
+    at = place = 0
+    star, tried = -1, 0
+    while place < len(name):
+        if at < len(pattern) and pattern[at] == "%":
+            star, tried = at, place
+            at += 1
+        elif at < len(pattern) and pattern[at] in ("_", name[place]):
+            at, place = at + 1, place + 1
+        elif star >= 0:
+            # The last % takes one letter more.
+            tried += 1
+            at, place = star + 1, tried
+        else:
+            return False
+    return not pattern[at:].strip("%")
 
 
 def _table(schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> pa.Table:

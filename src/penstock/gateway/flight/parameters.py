@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -11,11 +12,27 @@ from penstock.gateway.base import Prepared
 from penstock.gateway.types import arrow_type
 
 _MOST_ROWS = 1000
+_MOST_BYTES = 64 << 20
+"""What the other protocols take in one message, too."""
 
 
 def parameter_schema(prepared: Prepared) -> pa.Schema:
     """What a client should bind: one column for each parameter."""
     return pa.schema([pa.field(f"${n}", arrow_type(oid)) for n, oid in enumerate(prepared.parameters, 1)])
+
+
+def received(reader: Any) -> pa.Table:
+    """What a client sends, unless it is more than any statement needs: a stream may have no end."""
+    batches: list[pa.RecordBatch] = []
+    rows = size = 0
+    for chunk in reader:
+        rows, size = rows + chunk.data.num_rows, size + chunk.data.nbytes
+        if rows > _MOST_ROWS:
+            raise SqlError(f"at most {_MOST_ROWS} rows of parameters can be bound at once", sqlstate="54000")
+        if size > _MOST_BYTES:
+            raise SqlError(f"parameters of more than {_MOST_BYTES >> 20} MiB are not taken", sqlstate="54000")
+        batches.append(chunk.data)
+    return pa.Table.from_batches(batches, reader.schema)
 
 
 def rows_of(bound: pa.Table, prepared: Prepared) -> Sequence[Sequence[object]]:
@@ -26,8 +43,6 @@ def rows_of(bound: pa.Table, prepared: Prepared) -> Sequence[Sequence[object]]:
             f"{bound.num_columns} parameters were bound, and the statement has {len(wanted)}",
             sqlstate="08P01",
         )
-    if bound.num_rows > _MOST_ROWS:
-        raise SqlError(f"at most {_MOST_ROWS} rows of parameters can be bound at once", sqlstate="54000")
     columns = []
     for column, field in zip(bound.columns, wanted, strict=True):
         try:

@@ -18,7 +18,7 @@ from penstock.gateway.flight.desk import Desk, Order, described, fitted
 from penstock.gateway.flight.faults import tells, told
 from penstock.gateway.flight.identity import MIDDLEWARE, Identities, NoHandshake, is_open, user_of
 from penstock.gateway.flight.messages import expect, opened, sealed
-from penstock.gateway.flight.parameters import parameter_schema, rows_of
+from penstock.gateway.flight.parameters import parameter_schema, received, rows_of
 from penstock.tls import Tls
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 Reception = Callable[[str, bytes, bool], bytes]
 """What answers workers: action, body, and whether the caller has shown a certificate of ours."""
 
+_LONGEST_NUMBER = 11
+"""Where a number must have ended that begins a message: it has ten bytes at most."""
 _ACTIONS = [
     ("CreatePreparedStatement", "Prepare a statement."),
     ("ClosePreparedStatement", "Close a prepared statement."),
@@ -137,7 +139,7 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
         user, command = user_of(context), opened(descriptor.command or b"")
         if isinstance(command, sql.CommandPreparedStatementQuery):
             order = self._desk.find(command.prepared_statement_handle, user)
-            order.rows = rows_of(reader.read_all(), order.prepared)
+            order.rows = rows_of(received(reader), order.prepared)
             result: Message = sql.DoPutPreparedStatementResult(
                 prepared_statement_handle=command.prepared_statement_handle
             )
@@ -146,7 +148,7 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
             result = sql.DoPutUpdateResult(record_count=self._carry_out(handle, order))
         elif isinstance(command, sql.CommandPreparedStatementUpdate):
             order = self._desk.find(command.prepared_statement_handle, user)
-            bound = reader.read_all()
+            bound = received(reader)
             if bound.num_columns:
                 order.rows = rows_of(bound, order.prepared)
             count = self._carry_out(command.prepared_statement_handle, order)
@@ -250,7 +252,7 @@ def _first_field(body: bytes) -> bytes:
     if not body or body[0] != 0x0A:
         raise SqlError("the request to cancel cannot be read", sqlstate="08P01")
     length, shift, at = 0, 0, 1
-    while at < len(body):
+    while at < min(len(body), _LONGEST_NUMBER):
         length |= (body[at] & 0x7F) << shift
         shift += 7
         at += 1

@@ -9,6 +9,7 @@ from penstock.gateway import types
 from penstock.gateway.base import Connection
 from penstock.gateway.pgwire.values import decode
 
+_LONGEST_NAME = 200
 _STRING = re.compile(r"'((?:[^']|'')*)'")
 _NUMBER = re.compile(r"[+-]?\s*(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _NAMES = {
@@ -58,6 +59,8 @@ _OIDS = {**{types.type_name(oid): oid for oid in _KNOWN}, **_NAMES}
 
 def type_oid(name: str) -> int:
     """The type that a name means; a precision is left aside, since parameters have none."""
+    if len(name) > _LONGEST_NAME:
+        raise SqlError(f'type "{name[:_LONGEST_NAME]}…" does not exist', sqlstate="42704")
     plain = " ".join(re.sub(r"\([^)]*\)", " ", name).replace('"', "").lower().split())
     plain = plain.removeprefix("pg_catalog.")
     inner = re.sub(r"\s*(\[\d*\])+$| array$", "", plain)

@@ -12,7 +12,7 @@ from penstock.gateway.tables.naming import backquoted
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-_NAME = re.compile(r"""\s*(?:"((?:[^"]|"")+)"|`((?:[^`]|``)+)`|([^\W\d]\w*))\s+(.+?)\s*""", re.DOTALL)
+_NAME = re.compile(r"""(?:"((?:[^"]|"")+)"|`((?:[^`]|``)+)`|([^\W\d]\w*))\s+(.+)""", re.DOTALL)
 _LENGTH = re.compile(
     r"(?:character varying|varchar|character|char|bpchar)\s*(?:\(\s*\d+\s*\))?", re.IGNORECASE
 )
@@ -56,12 +56,14 @@ def parsed(columns: str) -> StructType:
 
 
 def _column(text: str) -> str:
-    found = _NAME.fullmatch(text)
+    found = _NAME.fullmatch(text.strip())
     if not found:
         raise SqlError(
             f'syntax error in column "{text.strip()}"', hint="give a name and a type", sqlstate="42601"
         )
     quoted, ticked, bare, kind = found.groups()
+    # One space each: patterns that begin with several would look at each of them again and again.
+    kind = " ".join(kind.split())
     name = quoted.replace('""', '"') if quoted else ticked.replace("``", "`") if ticked else bare.lower()
     not_null = re.search(r"\s+not\s+null$", kind, re.IGNORECASE)
     kind = re.sub(r"\s+(not\s+)?null$", "", kind, flags=re.IGNORECASE)

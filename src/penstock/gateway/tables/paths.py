@@ -19,6 +19,8 @@ SETTING = "serve.paths"
 _GLOB = re.compile(r"[*?\[\]{}]")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _BRACES = re.compile(r"\{([^{}]*)\}")
+_CHOICES = 256
+"""Paths that one with braces may stand for."""
 _SAME = {"s3a": "s3", "s3n": "s3"}
 
 
@@ -187,8 +189,8 @@ def _check_characters(path: str) -> None:
             hint="write it without backslashes and control characters",
             sqlstate="22023",
         )
-    if path.count("{") > 8:
-        raise SqlError(f"{path!r} has too many braces", sqlstate="22023")
+    if len(list(itertools.islice(braces(path), _CHOICES + 1))) > _CHOICES:
+        raise SqlError(f"{path!r} stands for more than {_CHOICES} paths", sqlstate="22023")
 
 
 def _refused(path: str, why: str) -> SqlError:

@@ -14,6 +14,7 @@ _TEXTS = frozenset({types.TEXT, types.VARCHAR, types.BPCHAR, types.NAME, types.C
 _INTEGERS = {types.INT2: 15, types.INT4: 31, types.INT8: 63, types.OID: 32}
 _FLOATS = frozenset({types.FLOAT4, types.FLOAT8})
 _JSONS = frozenset({types.JSON, types.JSONB})
+_MOST_DIGITS = 1000
 
 
 def convert(oids: Sequence[int], given: Sequence[Any]) -> list[object]:
@@ -53,6 +54,9 @@ def _of_bool(oid: int, value: bool, number: int) -> object:
 
 
 def _of_number(oid: int, value: int | Decimal, number: int) -> object:
+    if isinstance(value, Decimal) and abs(value.adjusted()) > _MOST_DIGITS:
+        # 1e999999999 is twelve letters, and a gigabyte once it is written out.
+        raise SqlError(f"parameter ${number} is out of range", sqlstate="22003")
     if oid in _TEXTS:
         return str(value)
     if oid == types.NUMERIC:

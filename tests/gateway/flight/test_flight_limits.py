@@ -1,0 +1,60 @@
+"""What one client of the Flight port can use up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pytest
+
+from penstock.errors import SqlError
+from penstock.gateway.base import User
+from penstock.gateway.flight import desk, parameters
+from penstock.gateway.flight.desk import Desk
+from penstock.gateway.flight.parameters import received
+from penstock.gateway.flight.server import _first_field
+from tests.gateway.stand_in import StandIn
+
+
+@dataclass
+class Chunk:
+    data: pa.RecordBatch
+
+
+class Endless:
+    """A client that never stops sending."""
+
+    def __init__(self, rows: int) -> None:
+        self.batch = pa.record_batch({"$1": pa.array(["x" * 1_000] * rows)})
+        self.schema = self.batch.schema
+
+    def __iter__(self) -> Iterator[Chunk]:
+        while True:
+            yield Chunk(self.batch)
+
+
+def test_parameters_without_end_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SqlError, match="rows of parameters"):
+        received(Endless(300))
+    monkeypatch.setattr(parameters, "_MOST_BYTES", 100_000)
+    with pytest.raises(SqlError, match="MiB") as caught:
+        received(Endless(10))
+    assert caught.value.sqlstate == "54000"
+
+
+def test_one_user_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk, "_MOST", 6)
+    orders, ann, bob = Desk(StandIn()), User("ann"), User("bob")
+    handles = [orders.prepare("SELECT * FROM people", ann, "", kept=True)[0] for _ in range(3)]
+    with pytest.raises(SqlError, match="3 statements of yours") as caught:
+        orders.prepare("SELECT * FROM people", ann, "", kept=True)
+    assert caught.value.sqlstate == "53400"
+    orders.prepare("SELECT * FROM people", bob, "", kept=True)
+    orders.close(handles[0], ann)
+    orders.prepare("SELECT * FROM people", ann, "", kept=True)
+
+
+def test_a_length_that_never_ends_is_not_read() -> None:
+    assert _first_field(b"\x0a" + b"\xff" * 1_000_000)[:1] == b"\xff"
+    assert _first_field(b"\x0a\x03abc") == b"abc"
