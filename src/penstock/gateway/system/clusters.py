@@ -142,7 +142,7 @@ def epochs(store: Store, config: ClusterConfig) -> Iterator[Row]:
 def names(store: Store) -> list[str]:
     """The clusters that have something to tell, by name; also one where nobody has led yet."""
     found = {document.key.split("/")[1] for document in store.scan("cluster/")}
-    found |= {registry.load(store, name).layout.cluster for name in registry.names(store)}
+    found |= {record.layout.cluster for record in registry.every(store)}
     return sorted(found)
 
 

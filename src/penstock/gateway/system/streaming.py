@@ -19,7 +19,10 @@ Row = Mapping[str, Any]
 
 def streams(store: Store, storage: Storage, config: Config) -> Iterator[Row]:
     for name in registry.names(store):
-        view = StreamObserver(store, storage, name, config.cluster, config.stream).look()
+        try:
+            view = StreamObserver(store, storage, name, config.cluster, config.stream).look()
+        except UsageError:
+            continue  # it was dropped a moment ago
         yield {
             "stream": view.name,
             "state": str(view.state),
@@ -45,7 +48,7 @@ def frontiers(store: Store, storage: Storage) -> Iterator[Row]:
         try:
             view = looking.look(store, storage, name)
         except UsageError:
-            continue  # it reads no journals
+            continue  # it reads no journals, or was dropped a moment ago
         for journal in view.journals:
             yield {
                 "stream": name,
