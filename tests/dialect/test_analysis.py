@@ -245,3 +245,9 @@ def test_functions_of_spark_stay_as_written(sql: str) -> None:
 def test_sparks_type_time_is_refused_because_it_would_become_another() -> None:
     with pytest.raises(SqlError, match="TIME"):
         analyse("SELECT CAST(`a` AS TIME) FROM t")
+
+
+def test_a_later_with_query_is_a_table_for_who_names_it_before() -> None:
+    found = analyse("WITH RECURSIVE a AS (SELECT * FROM b), b AS (SELECT * FROM b, a) SELECT * FROM a, b")
+    assert [relation.path for relation in found.relations] == [("b",)]
+    assert [relation.position for relation in found.relations] == [35]

@@ -162,12 +162,14 @@ def _is_cte(table: exp.Table, dialect: str) -> bool:
 
 
 def _seen_by(child: exp.Expr, clause: exp.With) -> list[exp.Expression]:
-    """The WITH queries that one of them can name: those before it, and all if the clause is recursive."""
+    """The WITH queries that one of them can name: those before it, and itself if the clause is recursive.
+
+    PostgreSQL lets it name later ones as well. Spark does not, and would take the name for a table, which
+    nobody has looked at.
+    """
     every = list(clause.expressions)
-    if clause.recursive:
-        return every
     place = next(number for number, cte in enumerate(every) if cte is child)
-    return every[:place]
+    return every[: place + bool(clause.recursive)]
 
 
 def _folded(identifier: exp.Expression, dialect: str) -> str:
