@@ -94,3 +94,23 @@ def test_our_own_errors_stay_what_they_are() -> None:
 def test_results_that_the_driver_refuses() -> None:
     assert too_large(RuntimeError("… is bigger than spark.driver.maxResultSize (1024.0 MiB)"))
     assert not too_large(RuntimeError("other"))
+
+
+class Py4JJavaError(Exception):
+    """As Py4J raises it for what PySpark does not recognize."""
+
+
+def test_what_is_buried_in_a_trace_of_java_is_told() -> None:
+    head = "An error occurred while calling o394.getResult.\n: org.apache.spark.SparkException: "
+    cause = (
+        "Exception thrown in awaitResult:\n\tat org.apache.spark.Threads.go(Threads.scala:12)\n"
+        "Caused by: org.apache.spark.SparkException: [FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH] "
+        "Encountered error while reading file f.parquet. Data type mismatches.  SQLSTATE: KD001\n\tat more"
+    )
+    error = translated(Py4JJavaError(head + cause))
+    assert error.what == "Encountered error while reading file f.parquet. Data type mismatches."
+    assert error.sqlstate == "58030" and "CREATE" in str(error.hint)
+    error = translated(
+        Py4JJavaError(f"{head}Broken pipe\n\tat org.apache.spark.Threads.go(Threads.scala:12)")
+    )
+    assert (error.what, error.sqlstate) == ("Broken pipe", "XX000")

@@ -58,6 +58,9 @@ _ADVICE = re.compile(
     r"Did you mean|Try to ).*$",
     re.DOTALL,
 )
+_JAVA = "Py4JJavaError"
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ([^\[]{1,1000}?)\s*SQLSTATE: (\w{5})")
+_EXCEPTION = re.compile(r"^: [\w.$]+: (.+)$", re.MULTILINE)
 _LENGTH = 600
 _IN_PYTHON = "An exception was thrown from the Python worker"
 
@@ -81,6 +84,8 @@ def translated(error: BaseException, sql: str | None = None) -> SqlError:
         return _spark(error, condition, sqlstate, sql)
     if type(error).__name__ in _GONE:
         return SqlError("Spark does not answer", sqlstate="57P03", hint="try again when it is back")
+    if type(error).__name__ == _JAVA:
+        return _buried(text)
     return SqlError(f"{type(error).__name__}: {_line(text)}"[:_LENGTH], sqlstate=INTERNAL)
 
 
@@ -95,10 +100,32 @@ def _ours(error: PenstockError) -> SqlError:
 
 
 def _spark(error: BaseException, condition: str, sqlstate: str, sql: str | None) -> SqlError:
+    what, hint = _told(condition, _parameters(error)) or (_line(str(error)), None)
+    code = _code(condition, sqlstate)
+    return SqlError(what, sqlstate=code, hint=hint or _hint(condition), position=_place(error, sql))
+
+
+def _buried(text: str) -> SqlError:
+    """An error of Spark that PySpark did not recognize, because another one of Java is around it."""
+    if spark := _CONDITION.search(text):
+        condition, what, sqlstate = spark.groups()
+        return SqlError(_line(what), sqlstate=_code(condition, sqlstate), hint=_hint(condition))
+    java = _EXCEPTION.search(text)
+    return SqlError(_line(java[1] if java else text), sqlstate=INTERNAL)
+
+
+def _code(condition: str, sqlstate: str) -> str:
     code = next((ours for name, ours in _CONDITIONS.items() if condition.startswith(name)), None)
     code = code or next((ours for prefix, ours in _CLASSES if sqlstate.startswith(prefix)), sqlstate)
-    what, hint = _told(condition, _parameters(error)) or (_line(str(error)), None)
-    return SqlError(what, sqlstate=code or INTERNAL, hint=hint, position=_place(error, sql))
+    return code or INTERNAL
+
+
+def _hint(condition: str) -> str | None:
+    if condition.startswith("FAILED_READ_FILE"):
+        return (
+            "if the files have other columns now, DROP and CREATE the table, or restart for one of [[tables]]"
+        )
+    return None
 
 
 def _told(condition: str, values: Mapping[str, str]) -> tuple[str, str | None] | None:
