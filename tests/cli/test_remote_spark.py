@@ -7,9 +7,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
+from servers.ports import free_ports
 from servers.sparks import SparkCluster, SparkWorker, spark_cluster, spark_connect
+from tests.gateway.serve import Serve, wait_until
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "trades"
 ROWS, PARTITION = 20_000, 10_000
@@ -139,3 +142,54 @@ def apart_from(folder: Path) -> list[str]:
 def can_hide(folder: Path) -> bool:
     """Whether this user may."""
     return subprocess.run([*apart_from(folder), "true"], capture_output=True, check=False).returncode == 0
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """A project with a table that Spark has to look into."""
+    (tmp_path / "items.csv").write_text("id,name\n" + "".join(f"{n},item {n}\n" for n in range(500)))
+    (tmp_path / "penstock.toml").write_text('[[tables]]\nname = "items"\npath = "items.csv"\n')
+    return tmp_path
+
+
+FREE = ("--port", "0", "--web-port", "0", "--rpc-port", "0")
+
+
+def test_sql_through_connect(shop: Path, connect: str) -> None:
+    server = Serve(shop, *FREE, "--master", connect)
+    try:
+        server.wait_for("ready")
+        with server.connect() as client:
+            assert client.execute("SELECT count(*), max(name) FROM items").fetchall() == [(500, "item 99")]
+            with client.cursor().copy("COPY (SELECT * FROM items ORDER BY id) TO STDOUT") as copy:
+                assert next(copy.rows()) == ("0", "item 0")
+                assert sum(1 for _ in copy.rows()) == 499
+            plan = client.execute("EXPLAIN ANALYZE SELECT * FROM items WHERE id < 7").fetchall()
+            assert ("Rows: 7",) in plan
+            client.execute("SET statement_timeout = '1s'")
+            with pytest.raises(psycopg.errors.QueryCanceled):
+                client.execute(
+                    "SELECT count(*) FROM items a, items b, items c, items d WHERE a.id < b.id + d.id"
+                )
+    finally:
+        assert server.stop() == 0
+
+
+def test_a_start_without_workers_can_be_ended(shop: Path, place: Path) -> None:
+    folder = place / "lonely"
+    folder.mkdir()
+    with spark_cluster(folder) as cluster:
+        server = Serve(shop, *FREE, "--master", cluster.url)
+        try:
+            wait_until(
+                lambda: any("Registered app" in log.read_text() for log in folder.glob("*.log")), server.why
+            )
+        finally:
+            assert server.stop() == 0
+
+
+def test_nobody_answers(shop: Path) -> None:
+    server = Serve(shop, *FREE, "--master", f"sc://127.0.0.1:{free_ports(1)[0]}")
+    assert server.process.wait(60) == 2
+    assert "no Spark Connect server answers" in server.log.read_text()
+    server.stop()

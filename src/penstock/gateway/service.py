@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 SPOOL = "spool"
+_LOOK_EVERY = 0.2
 
 
 class Service:
@@ -49,10 +51,11 @@ class Service:
         self._users = users
         self._current = current
         self._folder = folder
+        master = master or config.spark.master
+        # A Connect server was started with settings of its own.
+        ours = {} if master.startswith("sc://") else _settings(config, folder)
         self._spark_config = replace(
-            config.spark,
-            master=master or config.spark.master,
-            conf={**_settings(config, folder), **config.spark.conf, **(conf or {})},
+            config.spark, master=master, conf={**ours, **config.spark.conf, **(conf or {})}
         )
         self._running = ExitStack()
         self._spark: SparkSession | None = None
@@ -66,19 +69,27 @@ class Service:
             self._running = started.pop_all()
         return engine
 
+    def start_unless(self, ended: Callable[[], bool]) -> SparkEngine:
+        """`start`, that gives up when ``ended`` says so: its jobs may wait for workers that never come."""
+        with ThreadPoolExecutor(1, thread_name_prefix="penstock-start") as pool:
+            starting = pool.submit(self.start)
+            while not starting.done():
+                if ended():
+                    self._let_go()
+                wait([starting], _LOOK_EVERY)
+            return starting.result()
+
     def stop(self) -> None:
         """Cancel what runs and let go of everything."""
         self._running.close()
 
-    def abort(self) -> None:
-        """From another thread than `start`: let go of jobs that it waits for, such as one without workers.
+    def _let_go(self) -> None:
+        """Cancel what `start` waits for. The next job may begin a moment later: to be repeated."""
+        from penstock.spark.session import cancel_all
 
-        What would be cancelled may only be begun a moment later: to be repeated until `start` has ended.
-        """
-        spark = self._spark
-        if spark is not None:
+        if self._spark is not None:
             with suppress(Exception):
-                spark.sparkContext.cancelAllJobs()
+                cancel_all(self._spark)
 
     def _start(self, started: ExitStack) -> SparkEngine:
         from penstock.gateway.engine.engine import SparkEngine

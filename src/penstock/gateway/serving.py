@@ -73,7 +73,13 @@ class Server:
 
     def _alone(self, door: Door) -> None:
         service = self._service(None, {})
-        engine = service.start()
+        try:
+            engine = service.start_unless(self._stopping.is_set)
+        except Exception:
+            # Whatever ends a start that should end is no error; Spark may have got the signal too.
+            if self._stopping.is_set():
+                return
+            raise
         try:
             self._report(service)
             door.open(engine)

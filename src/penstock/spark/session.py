@@ -7,6 +7,7 @@ import os
 import pickle
 import re
 import shlex
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,9 +15,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+from urllib.parse import urlsplit
 
 from penstock.config import SparkConfig, is_secret
-from penstock.errors import MissingPackage
+from penstock.errors import MissingPackage, UsageError
 from penstock.spark import cds, java
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ T_co = TypeVar("T_co", covariant=True)
 _LOOPBACK = "127.0.0.1"
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _THREADS = "32"
+_CONNECT_PORT = 15002
+_PATIENCE = 10.0
 
 _OURS = "spark.penstock.settings"
 
@@ -121,6 +125,14 @@ def cancel_tag(spark: SparkSession, tag: str) -> None:
         spark.sparkContext.cancelJobsWithTag(tag)
 
 
+def cancel_all(spark: SparkSession) -> None:
+    """Cancel all jobs that run now, from any thread."""
+    if is_connect(spark):
+        spark.interruptAll()
+    else:
+        spark.sparkContext.cancelAllJobs()
+
+
 def is_local(spark: SparkSession) -> bool:
     """Whether tasks run in this process's own JVM, and so on this machine."""
     return not is_connect(spark) and local_cores(spark.sparkContext.master or "") is not None
@@ -154,11 +166,22 @@ def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
 
 
 def beside(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
-    """Another session on the same classic Spark, with settings and temporary views of its own."""
+    """Another session on the same Spark, with settings and temporary views of its own; see `leave`."""
     other = spark.newSession()
     for key, value in {**_QUERY_SETTINGS, _OURS: "true", **settings}.items():
         other.conf.set(key, value)
     return other
+
+
+def leave(spark: SparkSession) -> None:
+    """Let go of a session of `beside`, before the process ends.
+
+    One of a Connect server has a channel of its own, which Python would wait for in vain at its end. To stop
+    a classic one would stop Spark.
+    """
+    if is_connect(spark):
+        with suppress(Exception):
+            spark.stop()
 
 
 def estimated_bytes(frame: DataFrame) -> int | None:
@@ -242,10 +265,24 @@ def _connect(config: SparkConfig) -> SparkSession:
         )
     from pyspark.sql import SparkSession
 
+    _check_answers(config.master)
     spark = SparkSession.builder.remote(config.master).getOrCreate()
     for key, value in {**_QUERY_SETTINGS, _OURS: "true", **config.conf}.items():
         spark.conf.set(key, value)
     return spark
+
+
+def _check_answers(url: str) -> None:
+    """Raise if nobody listens: Spark's client would try again for ten minutes, and could not be ended."""
+    place = urlsplit(url)
+    host, port = place.hostname or "localhost", place.port or _CONNECT_PORT
+    try:
+        socket.create_connection((host, port), _PATIENCE).close()
+    except OSError as error:
+        raise UsageError(
+            f"no Spark Connect server answers at {host}:{port}: {error.strerror or error}",
+            hint="start it, or choose another spark.master",
+        ) from error
 
 
 def _installed(module: str) -> bool:

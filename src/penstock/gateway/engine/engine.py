@@ -130,6 +130,7 @@ class SparkEngine(Engine):
         deadline = time.monotonic() + _PATIENCE
         while self.load() != (0, 0) and time.monotonic() < deadline:
             time.sleep(0.01)
+        self._sessions.close()
 
     def now(self, client: Client) -> Client:
         """The client with what its user may do now."""

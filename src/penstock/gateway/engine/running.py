@@ -24,7 +24,7 @@ from penstock.gateway.engine.faults import CANCELED, too_large, translated
 from penstock.gateway.engine.plans import SparkPlan
 from penstock.gateway.engine.registry import Registry
 from penstock.gateway.engine.spool import PIECE, Spool
-from penstock.spark.session import cancel_tag, estimated_bytes, job_tag
+from penstock.spark.session import cancel_tag, estimated_bytes, is_connect, job_tag
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -127,6 +127,8 @@ class SparkExecution(Execution):
             self._leave_when_done()
 
     def _set_properties(self) -> None:
+        if is_connect(self._spark):
+            return
         context = self._spark.sparkContext
         # Where Spark schedules fairly, it does so between pools: there are as many as there are places.
         context.setLocalProperty("spark.scheduler.pool", threading.current_thread().name)

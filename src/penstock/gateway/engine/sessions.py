@@ -8,7 +8,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from penstock.errors import SqlError
-from penstock.spark.session import beside
+from penstock.spark.session import beside, leave
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,6 +47,12 @@ class Sessions:
             while len(self._sessions) > self._kept:
                 self._sessions.popitem(last=False)
             return session
+
+    def close(self) -> None:
+        """Let go of all of them. None is asked for afterwards."""
+        with self._lock:
+            while self._sessions:
+                leave(self._sessions.popitem()[1])
 
     def _make(self, timezone: str) -> SparkSession:
         try:

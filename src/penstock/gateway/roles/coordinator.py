@@ -12,7 +12,6 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -175,13 +174,7 @@ class Coordinator:
 
     def _open(self, service: Service, token: int) -> None:
         """Start the service and open the door, unless this coordinator should not lead any more by then."""
-        with ThreadPoolExecutor(1, thread_name_prefix="penstock-start") as pool:
-            starting = pool.submit(service.start)
-            while not starting.done():
-                if self._stopping.is_set() or not self._leads(token):
-                    service.abort()
-                wait([starting], _LOOK_EVERY)
-            engine = starting.result()
+        engine = service.start_unless(lambda: self._stopping.is_set() or not self._leads(token))
         for problem in service.problems:
             self._tell(f"warning: {problem}")
         self._door.open(engine)
