@@ -18,6 +18,7 @@ from penstock.gateway import types
 from penstock.gateway.access import Access, Users
 from penstock.gateway.base import TableInfo
 from penstock.gateway.flight import FlightSqlServer
+from penstock.gateway.flight.parameters import numbered
 from penstock.gateway.flight import flightsql_pb2 as sql
 from penstock.gateway.flight.messages import sealed
 from penstock.store.sqlite import SqliteStore
@@ -293,3 +294,17 @@ def wait_until(condition: Any, seconds: float = 15.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it never came to be"
         time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("sql", "meant"),
+    [
+        ("SELECT ?", "SELECT  $1 "),
+        ("SELECT a FROM t WHERE b=? AND c <= ?", "SELECT a FROM t WHERE b= $1  AND c <=  $2 "),
+        ("SELECT '?', \"?\" -- ?", "SELECT '?', \"?\" -- ?"),
+        ("SELECT $1 ? 'a'", "SELECT $1 ? 'a'"),
+        ("SELECT a ?| b", "SELECT a ?| b"),
+    ],
+)
+def test_question_marks_are_parameters_too(sql: str, meant: str) -> None:
+    assert numbered(sql) == meant

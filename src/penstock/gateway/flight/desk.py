@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from penstock.errors import SqlError
 from penstock.gateway.base import Client, Connection, Engine, Execution, Prepared, User
+from penstock.gateway.flight.parameters import numbered
 from penstock.gateway.settings import Settings
 
 _FORGET_AFTER = 600.0
@@ -58,7 +59,7 @@ class Desk:
                 raise SqlError(what, sqlstate="53400", hint="close what you have prepared")
         connection = self._engine.connect(Client(user, "flight", address), Settings())
         try:
-            prepared = connection.prepare(sql, exact=True)
+            prepared = connection.prepare(numbered(sql), exact=True)
         except BaseException:
             connection.close()
             raise

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.dialect.lexing import PARAMETER, SYMBOL, lexed
 from penstock.errors import SqlError
 from penstock.gateway.base import Prepared
 from penstock.gateway.types import arrow_type
@@ -14,6 +15,18 @@ from penstock.gateway.types import arrow_type
 _MOST_ROWS = 1000
 _MOST_BYTES = 64 << 20
 """What the other protocols take in one message, too."""
+
+
+def numbered(sql: str) -> str:
+    """The statement with ``$1``, ``$2`` … for the question marks by which JDBC and ODBC know parameters."""
+    found = lexed(sql)
+    if any(token.kind == PARAMETER for token in found):
+        return sql
+    # An operator may stand right before it, and is one word with it then.
+    marks = [token.end - 1 for token in found if token.kind == SYMBOL and token.text.endswith("?")]
+    for number, at in reversed(list(enumerate(marks, 1))):
+        sql = f"{sql[:at]} ${number} {sql[at + 1 :]}"
+    return sql
 
 
 def parameter_schema(prepared: Prepared) -> pa.Schema:
