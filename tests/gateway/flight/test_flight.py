@@ -18,9 +18,9 @@ from penstock.gateway import types
 from penstock.gateway.access import Access, Users
 from penstock.gateway.base import TableInfo
 from penstock.gateway.flight import FlightSqlServer
-from penstock.gateway.flight.parameters import numbered
 from penstock.gateway.flight import flightsql_pb2 as sql
 from penstock.gateway.flight.messages import sealed
+from penstock.gateway.flight.parameters import numbered
 from penstock.store.sqlite import SqliteStore
 from tests.gateway.stand_in import PEOPLE, StandIn
 
