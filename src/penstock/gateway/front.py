@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
@@ -87,11 +89,18 @@ class Front:
     def _flight(self, started: ExitStack) -> None:
         from penstock.gateway.flight import FlightSqlServer
 
+        host, port = self._config.serve.bind_address, self._config.cluster.rpc_port
+        try:
+            # gRPC tells of a port that is taken in words of its own, on stderr.
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            socket.create_server((host, port), family=family).close()
+        except OSError as error:
+            raise _taken("cluster.rpc_port", host, port, error) from error
         server = FlightSqlServer(
             self._door,
             self._access,
-            host=self._config.serve.bind_address,
-            port=self._config.cluster.rpc_port,
+            host=host,
+            port=port,
             tls=self._config.tls,
             certificates=self._config.serve.client_certificates,
             reception=self._reception,
@@ -162,6 +171,6 @@ def _binding(tls: Tls) -> bytes | None:
 
 def _taken(setting: str, host: str, port: int, error: OSError) -> UsageError:
     return UsageError(
-        f"cannot listen on {host}:{port}: {error.strerror or error}",
+        f"cannot listen on {host}:{port}: {os.strerror(error.errno) if error.errno else error}",
         hint=f"is another server there? Choose another {setting}, or 0 for any that is free",
     )
