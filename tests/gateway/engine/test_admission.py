@@ -51,3 +51,18 @@ def test_one_that_gives_up_waiting_frees_no_place_but_leaves_the_queue() -> None
     assert admission.leave("a") == ["c"]
     assert admission.leave("c") == []
     assert (admission.running, admission.waiting) == (0, 0)
+
+
+def test_one_user_leaves_places_for_others() -> None:
+    admission = Admission(running=20, queued=10)
+    assert [admission.enter("ann", f"a{n}") for n in range(20)] == [True] * 18 + [False] * 2
+    assert admission.enter("bob", "b0") and admission.enter("bob", "b1")
+    assert not admission.enter("bob", "b2")
+    for number in range(20, 27):
+        admission.enter("ann", f"a{number}")
+    with pytest.raises(SqlError, match="9 of them yours"):
+        admission.enter("ann", "a27")
+    assert admission.leave("b0") == ["b2"]
+    assert admission.leave("b1") == []
+    assert admission.leave("a0") == ["a18"]
+    assert (admission.running, admission.waiting) == (19, 8)
