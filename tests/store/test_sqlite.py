@@ -264,3 +264,14 @@ def test_a_full_disk_halts_and_keeps_what_was_committed(small_disk: Path) -> Non
     assert caught.value.hint
     assert len(store.list("")) == len(written) > 5
     store.close()
+
+
+def test_a_new_store_is_for_its_owner_alone(path: Path) -> None:
+    store = SqliteStore(path)
+    store.cas("a", 0, b"secret")
+    found = {file.name: file.stat().st_mode & 0o077 for file in path.parent.glob("s.db*")}
+    store.close()
+    assert {found[name] for name in ("s.db", "s.db-wal", "s.db-shm")} == {0}
+    path.chmod(0o660)
+    SqliteStore(path).close()
+    assert path.stat().st_mode & 0o777 == 0o660

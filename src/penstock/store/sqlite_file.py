@@ -58,6 +58,9 @@ class Handle:
 
 
 def _connect(path: Path) -> apsw.Connection:
+    # A new one is for its owner alone, and so are the files that SQLite puts beside it: tokens and what
+    # passwords are checked with stand in it. Who shares a store with others on this machine opens it to them.
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     connection = apsw.Connection(str(path))
     try:
         _prepare(connection, path)
