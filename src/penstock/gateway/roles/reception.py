@@ -118,7 +118,7 @@ class Reception:
             right = join_token(self._store)
         except PenstockError as error:
             raise SqlError(error.what, sqlstate="57P03", hint=error.hint) from error
-        if not hmac.compare_digest(token.encode(), right.encode()):
+        if not hmac.compare_digest(token.encode(errors="replace"), right.encode()):
             raise SqlError(
                 "the join token is not the one of this cluster",
                 sqlstate="28000",
