@@ -7,13 +7,16 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pytest
+from pyarrow import flight
 
 from penstock.errors import SqlError
+from penstock.gateway.access import Access, Users
 from penstock.gateway.base import User
-from penstock.gateway.flight import desk, parameters
+from penstock.gateway.flight import FlightSqlServer, desk, parameters
 from penstock.gateway.flight.desk import Desk
 from penstock.gateway.flight.parameters import received
 from penstock.gateway.flight.server import _first_field
+from penstock.store.memory import MemoryStore
 from tests.gateway.stand_in import StandIn
 
 
@@ -58,3 +61,21 @@ def test_one_user_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_length_that_never_ends_is_not_read() -> None:
     assert _first_field(b"\x0a" + b"\xff" * 1_000_000)[:1] == b"\xff"
     assert _first_field(b"\x0a\x03abc") == b"abc"
+
+
+def test_what_is_not_served_is_refused_without_a_trace() -> None:
+    server = FlightSqlServer(StandIn(), Access(Users(MemoryStore())), host="127.0.0.1", port=0)
+    try:
+        with flight.connect(f"grpc://127.0.0.1:{server.port}") as client:
+            for ask in (lambda: list(client.list_flights()), lambda: exchanged(client)):
+                with pytest.raises(flight.FlightServerError, match="0A000") as caught:
+                    ask()
+                assert "Traceback" not in str(caught.value)
+    finally:
+        server.stop()
+
+
+def exchanged(client: flight.FlightClient) -> None:
+    writer, reader = client.do_exchange(flight.FlightDescriptor.for_command(b"x"))
+    with writer:
+        reader.read_chunk()

@@ -157,6 +157,18 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
             raise SqlError("rows cannot be written here: pipelines and streams do that", sqlstate="0A000")
         writer.write(pa.py_buffer(result.SerializeToString()))
 
+    # What a server need not have is refused by us, since Flight's own refusal is a trace.
+
+    @tells
+    def list_flights(self, context: Any, criteria: Any) -> Iterator[Any]:  # noqa: ARG002
+        user_of(context)
+        raise SqlError("flights are not listed here", sqlstate="0A000", hint="ask for tables with Flight SQL")
+
+    @tells
+    def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:  # noqa: ARG002
+        user_of(context)
+        raise SqlError("nothing is exchanged here", sqlstate="0A000", hint="prepare a statement and run it")
+
     def _carry_out(self, handle: bytes, order: Order) -> int:
         """Run a statement that is not asked for its rows; -1: nobody knows how many it touched."""
         for _ in self._desk.run(handle, order):
