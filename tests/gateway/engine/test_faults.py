@@ -105,10 +105,10 @@ def test_what_is_buried_in_a_trace_of_java_is_told() -> None:
     cause = (
         "Exception thrown in awaitResult:\n\tat org.apache.spark.Threads.go(Threads.scala:12)\n"
         "Caused by: org.apache.spark.SparkException: [FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH] "
-        "Encountered error while reading file f.parquet. Data type mismatches.  SQLSTATE: KD001\n\tat more"
+        "Encountered error while reading file f.parquet. Column [a] is another.  SQLSTATE: KD001\n\tat more"
     )
     error = translated(Py4JJavaError(head + cause))
-    assert error.what == "Encountered error while reading file f.parquet. Data type mismatches."
+    assert error.what == "Encountered error while reading file f.parquet. Column [a] is another."
     assert error.sqlstate == "58030" and "CREATE" in str(error.hint)
     error = translated(
         Py4JJavaError(f"{head}Broken pipe\n\tat org.apache.spark.Threads.go(Threads.scala:12)")

@@ -59,7 +59,7 @@ _ADVICE = re.compile(
     re.DOTALL,
 )
 _JAVA = "Py4JJavaError"
-_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ([^\[]{1,1000}?)\s*SQLSTATE: (\w{5})")
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] (.{1,1000}?)\s*SQLSTATE: (\w{5})")
 _EXCEPTION = re.compile(r"^: [\w.$]+: (.+)$", re.MULTILINE)
 _LENGTH = 600
 _IN_PYTHON = "An exception was thrown from the Python worker"

@@ -105,10 +105,6 @@ def cells_of(records: npt.NDArray[Any]) -> Cells:
     return np.ascontiguousarray(records).view(np.uint8).reshape(len(records), records.dtype.itemsize)
 
 
-def big_endian(values: npt.NDArray[Any], kind: str) -> Cells:
-    return cells_of(values.astype(kind))
-
-
 def assemble(count: int, fields: Sequence[Field], *, frame: bytes, prefix: bytes = b"") -> memoryview:
     """Messages of type ``frame``, one for each row: the number of fields, and each with its length.
 

@@ -26,7 +26,6 @@ _USUAL_FIRST, _USUAL_LAST = -25_567, 47_846
 """1900-01-01 and 2100-12-31."""
 _DATE = [("year", "u4"), ("a", "u1"), ("month", "u2"), ("b", "u1"), ("day", "u2")]
 _FRACTION = [("point", "u1"), ("high", "u2"), ("middle", "u2"), ("low", "u2")]
-_PER_DAY = {"s": _DAY, "ms": _DAY * 1000, "us": _DAY * _MICROS, "ns": _DAY * _MICROS * 1000}
 
 
 def _table(texts: list[str], kind: str) -> npt.NDArray[Any]:
