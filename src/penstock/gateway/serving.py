@@ -57,7 +57,7 @@ class Server:
         config = self._config
         door = Door("the server is starting up")
         coordinates = config.serve.role == "coordinator"
-        reception = Reception(self._store, config.cluster) if coordinates else None
+        reception = self._reception() if coordinates else None
         sources = _Sources(self._store, self._storage, config)
         with ExitStack() as running:
             answer = reception.answer if reception is not None else None
@@ -70,6 +70,12 @@ class Server:
                 self._alone(door)
             else:
                 self._lead(front, door, reception)
+
+    def _reception(self) -> Reception:
+        def is_user(name: str) -> bool:
+            return self._users.find(name) is not None
+
+        return Reception(self._store, self._config.cluster, tls=self._config.tls, is_user=is_user)
 
     def _alone(self, door: Door) -> None:
         service = self._service(None, {})

@@ -42,8 +42,8 @@ def server(engine: StandIn, users: Users) -> Iterator[FlightSqlServer]:
     server.stop()
 
 
-def echo(action: str, body: bytes, certified: bool) -> bytes:
-    return f"{action} {body.decode()} {certified}".encode()
+def echo(action: str, body: bytes) -> bytes:
+    return f"{action} {body.decode()}".encode()
 
 
 @pytest.fixture
@@ -273,7 +273,7 @@ def test_workers_are_answered_without_being_users(server: FlightSqlServer, users
     users.add("ann", "secret", admin=True)
     client = flight.FlightClient(f"grpc://127.0.0.1:{server.port}")
     [answer] = client.do_action(flight.Action("penstock.join", b"hello"))
-    assert answer.body.to_pybytes() == b"penstock.join hello False"
+    assert answer.body.to_pybytes() == b"penstock.join hello"
 
 
 def _refused(server: FlightSqlServer, options: dict[str, str]) -> bool:

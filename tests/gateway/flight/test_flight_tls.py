@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,13 +9,9 @@ import adbc_driver_flightsql.dbapi as adbc
 import adbc_driver_manager
 import pytest
 from adbc_driver_flightsql import DatabaseOptions
-from pyarrow import flight
 
-from penstock.config import ClusterConfig
 from penstock.gateway.access import Access, Users
 from penstock.gateway.flight import FlightSqlServer
-from penstock.gateway.roles.board import WorkerBoard
-from penstock.gateway.roles.reception import JOIN, Reception
 from penstock.store.base import Store
 from penstock.store.sqlite import SqliteStore
 from penstock.tls import Tls
@@ -38,8 +33,6 @@ def store(tmp_path: Path) -> Store:
 
 @contextmanager
 def serving(store: Store, tls: Tls, *, certificates: bool = False) -> Iterator[FlightSqlServer]:
-    reception = Reception(store, ClusterConfig())
-    reception.open("spark://127.0.0.1:7077", "s3cret", WorkerBoard(store, "c1", 1))
     server = FlightSqlServer(
         StandIn(),
         Access(Users(store), tls=True),
@@ -47,7 +40,6 @@ def serving(store: Store, tls: Tls, *, certificates: bool = False) -> Iterator[F
         port=0,
         tls=tls,
         certificates=certificates,
-        reception=reception.answer,
     )
     try:
         yield server
@@ -94,22 +86,3 @@ def test_where_certificates_are_wanted_nobody_comes_in_without(
         stranger = Authority(tmp_path, "stranger").issue("client")
         with pytest.raises(adbc_driver_manager.Error):
             names(server, **root(tls), **shown(stranger))
-
-
-def test_a_worker_with_a_certificate_needs_no_token(store: Store, authority: Authority) -> None:
-    with serving(store, authority.issue("server"), certificates=True) as server:
-        ca, cert, key = authority.issue("w1").credentials()
-        location = f"grpc+tls://localhost:{server.port}"
-        client = flight.FlightClient(location, tls_root_certs=ca, cert_chain=cert, private_key=key)
-        body = json.dumps({"offer": OFFER}).encode()
-        [answer] = client.do_action(flight.Action(JOIN, body))
-        assert json.loads(answer.body.to_pybytes())["secret"] == "s3cret"
-
-
-def test_a_worker_without_either_is_refused(store: Store, authority: Authority) -> None:
-    with serving(store, authority.issue("server")) as server:
-        ca, _, _ = authority.issue("w1").credentials()
-        client = flight.FlightClient(f"grpc+tls://localhost:{server.port}", tls_root_certs=ca)
-        body = json.dumps({"offer": OFFER}).encode()
-        with pytest.raises(flight.FlightUnauthenticatedError, match="join token"):
-            list(client.do_action(flight.Action(JOIN, body)))

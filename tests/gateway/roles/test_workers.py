@@ -36,16 +36,22 @@ def clock() -> Clock:
 
 @pytest.fixture
 def reception(store: Store, clock: Clock) -> Reception:
-    found = Reception(store, ClusterConfig(), clock)
+    found = Reception(store, ClusterConfig(), clock=clock)
     found.open("spark://127.0.0.1:7077", "s3cret", WorkerBoard(store, "c1", 3))
     return found
 
 
 def ask(reception: Reception, action: str, **request: object) -> dict[str, object]:
-    answer: dict[str, object] = json.loads(
-        reception.answer(action, json.dumps(request).encode(), certified=True)
-    )
+    answer: dict[str, object] = json.loads(reception.answer(action, json.dumps(request).encode()))
     return answer
+
+
+def join(reception: Reception, store: Store, name: str = "w1", host: str = "127.0.0.2") -> dict[str, object]:
+    return ask(reception, JOIN, offer=offer(name, host), token=join_token(store))
+
+
+def own(answer: dict[str, object]) -> dict[str, object]:
+    return {"id": "w1", "number": answer["number"], "key": answer["key"]}
 
 
 def offer(name: str = "w1", host: str = "127.0.0.2") -> dict[str, object]:
@@ -84,67 +90,79 @@ def test_two_machines_cannot_have_one_id() -> None:
 
 
 def test_whoever_joins_is_told_master_and_secret_and_is_shown(reception: Reception, store: Store) -> None:
-    answer = ask(reception, JOIN, offer=offer())
+    answer = join(reception, store)
     assert (answer["master"], answer["secret"]) == ("spark://127.0.0.1:7077", "s3cret")
-    assert ask(reception, BEAT, id="w1", number=answer["number"]) == {"known": True}
+    assert ask(reception, BEAT, **own(answer)) == {"known": True}
     [shown] = workers(store)
     assert (shown.id, shown.state, shown.coordinator, shown.token) == ("w1", "alive", "c1", 3)
-    ask(reception, LEAVE, id="w1", number=answer["number"])
+    ask(reception, LEAVE, **own(answer))
     assert [each.state for each in workers(store)] == ["left"]
 
 
 def test_one_that_falls_silent_is_shown_as_dead(reception: Reception, store: Store, clock: Clock) -> None:
-    number = ask(reception, JOIN, offer=offer())["number"]
+    answer = join(reception, store)
     clock.now += 31
     assert [worker.offer.id for worker in reception.sweep()] == ["w1"]
     assert [each.state for each in workers(store)] == ["dead"]
-    assert ask(reception, BEAT, id="w1", number=number) == {"known": False}
+    assert ask(reception, BEAT, **own(answer)) == {"known": False}
 
 
 def test_without_a_certificate_the_token_is_asked_for(reception: Reception, store: Store) -> None:
     for token in ("", "x" * 40, join_token(store)[:-1]):
         body = json.dumps({"offer": offer(), "token": token}).encode()
         with pytest.raises(SqlError, match="join token") as caught:
-            reception.answer(JOIN, body, certified=False)
+            reception.answer(JOIN, body)
         assert caught.value.sqlstate == "28000"
     assert reception.workers == ()
     body = json.dumps({"offer": offer(), "token": join_token(store)}).encode()
-    assert json.loads(reception.answer(JOIN, body, certified=False))["secret"] == "s3cret"
+    assert json.loads(reception.answer(JOIN, body))["secret"] == "s3cret"
     renew_join_token(store)
     with pytest.raises(SqlError, match="join token"):
-        reception.answer(JOIN, body, certified=False)
+        reception.answer(JOIN, body)
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"[]", b"{", b"\xff", b'{"number": "x"}', b"[" * 5000, b'{"a": "' + b"x" * 5000 + b'"}']
+    "wrong", [{"key": "x"}, {"key": ""}, {"number": 99}, {"id": "w2"}, {"key": "\ud800"}]
+)
+def test_nobody_speaks_for_a_worker_without_its_key(
+    reception: Reception, store: Store, wrong: dict[str, object]
+) -> None:
+    answer = join(reception, store)
+    for action in (BEAT, LEAVE):
+        assert ask(reception, action, **{**own(answer), **wrong}) == {"known": False}
+    assert [each.state for each in workers(store)] == ["alive"]
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{", b"\xff", b'{"number": "x"}', b"[" * 5000, b'{"a": "' + b"x" * 50_000 + b'"}']
 )
 def test_what_is_no_request_is_refused(reception: Reception, body: bytes) -> None:
     with pytest.raises(SqlError) as caught:
-        reception.answer(JOIN, body, certified=True)
+        reception.answer(JOIN, body)
     assert caught.value.sqlstate == "22023"
 
 
 @pytest.mark.parametrize("wrong", [{}, {"id": "w1"}, {**offer(), "more": 1}, offer("../x"), offer("")])
-def test_what_is_no_offer_is_refused(reception: Reception, wrong: dict[str, object]) -> None:
+def test_what_is_no_offer_is_refused(reception: Reception, store: Store, wrong: dict[str, object]) -> None:
     with pytest.raises(SqlError) as caught:
-        ask(reception, JOIN, offer=wrong)
+        ask(reception, JOIN, offer=wrong, token=join_token(store))
     assert caught.value.sqlstate == "22023"
 
 
-def test_a_coordinator_that_does_not_lead_sends_workers_away(reception: Reception) -> None:
+def test_a_coordinator_that_does_not_lead_sends_workers_away(reception: Reception, store: Store) -> None:
     reception.close()
     with pytest.raises(SqlError, match="does not lead") as caught:
-        ask(reception, JOIN, offer=offer())
+        join(reception, store)
     assert caught.value.sqlstate == "57P03"
 
 
 def test_a_coordinator_that_was_replaced_shows_nothing_any_more(store: Store, clock: Clock) -> None:
-    old, new = (Reception(store, ClusterConfig(), clock) for _ in range(2))
+    old, new = (Reception(store, ClusterConfig(), clock=clock) for _ in range(2))
     old.open("spark://old:1", "a", WorkerBoard(store, "c1", 3))
-    ask(old, JOIN, offer=offer())
+    join(old, store)
     new.open("spark://new:1", "b", WorkerBoard(store, "c2", 4))
     assert workers(store) == [], "the workers of the former coordinator are not those of the new one"
-    ask(new, JOIN, offer=offer())
+    join(new, store)
     with pytest.raises(LeadershipLost):
-        ask(old, JOIN, offer=offer())
+        join(old, store)
     assert [(each.coordinator, each.token) for each in workers(store)] == [("c2", 4)]

@@ -24,8 +24,8 @@ from penstock.tls import Tls
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-Reception = Callable[[str, bytes, bool], bytes]
-"""What answers workers: action, body, and whether the caller has shown a certificate of ours."""
+Reception = Callable[[str, bytes], bytes]
+"""What answers workers: from action and body to the answer's body."""
 
 _LONGEST_NUMBER = 11
 """Where a number must have ended that begins a message: it has ten bytes at most."""
@@ -57,7 +57,6 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
         self._engine = engine
         self._desk = Desk(engine)
         self._reception = reception
-        self._certified = certificates and tls is not None
         # Without TLS, passwords and the secret of Spark's ports would cross the network for all to read.
         self._workers_welcome = tls is not None or is_loopback(host)
         options: dict[str, Any] = {}
@@ -199,7 +198,7 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
             raise SqlError("this server takes no workers: it is no coordinator", sqlstate="0A000")
         if not self._workers_welcome:
             raise SqlError("workers come in over TLS only", sqlstate="28000", hint="configure [tls]")
-        return self._reception(action, body, self._certified)
+        return self._reception(action, body)
 
     def _act(self, user: User, action: str, body: bytes, peer: str) -> bytes | None:
         if action == "CreatePreparedStatement":

@@ -1,7 +1,8 @@
 """Where workers come in: what a coordinator answers to those that ask over its Flight port.
 
-Whoever asks shows the join token, or has a certificate of the cluster's CA. The answer holds the secret of
-Spark's ports, so without certificates only loopback is served, as the server that calls this makes sure.
+Whoever joins shows the join token, or proves that it has a certificate of the cluster's CA. The answer holds
+the secret of Spark's ports, so without TLS only loopback is served, as the server that calls this makes sure.
+What a worker says afterwards carries a key that it was given when it joined.
 """
 
 from __future__ import annotations
@@ -9,24 +10,31 @@ from __future__ import annotations
 import hmac
 import json
 import logging
+import secrets
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
 from penstock.config import ClusterConfig
-from penstock.errors import PenstockError, SqlError, UsageError
+from penstock.errors import PenstockError, SqlError, StoreUnavailable, UsageError
+from penstock.gateway.roles import proof
 from penstock.gateway.roles.board import WorkerBoard, join_token
 from penstock.gateway.roles.workers import Offer, Worker, Workers
 from penstock.stamps import wall_clock
 from penstock.store.base import Store
+from penstock.tls import Tls
 
 _log = logging.getLogger(__name__)
 
+CHALLENGE = "penstock.challenge"
 JOIN = "penstock.join"
 BEAT = "penstock.heartbeat"
 LEAVE = "penstock.leave"
-_LARGEST = 4096
+_LARGEST = 32 << 10
+_NONCES = 1000
+_NONCE_LIVES = 60.0
 
 
 class Reception:
@@ -36,11 +44,21 @@ class Reception:
     """
 
     def __init__(
-        self, store: Store, config: ClusterConfig, clock: Callable[[], float] = time.monotonic
+        self,
+        store: Store,
+        config: ClusterConfig,
+        *,
+        tls: Tls | None = None,
+        is_user: Callable[[str], bool] = lambda _: False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._config = config
+        self._tls = tls
+        self._is_user = is_user
         self._clock = clock
+        self._nonces: OrderedDict[str, float] = OrderedDict()
+        self._keys: dict[tuple[str, int], str] = {}
         self._lock = threading.Lock()
         self._workers = Workers(config.dead_after)
         self._board: WorkerBoard | None = None
@@ -56,6 +74,7 @@ class Reception:
         board.forget_others()
         with self._lock:
             self._workers = Workers(self._config.dead_after)
+            self._keys = {}
             self._board = board
             self._invitation = {"master": master, "secret": secret}
 
@@ -65,26 +84,30 @@ class Reception:
             self._board = None
             self._invitation = {}
 
-    def answer(self, action: str, body: bytes, certified: bool) -> bytes:
+    def answer(self, action: str, body: bytes) -> bytes:
         """What is said to a worker. Raises `SqlError` (28000, 57P03, 22023) for Flight to pass on."""
-        request = _parsed(body)
-        if not certified:
-            self._check(str(request.get("token", "")))
+        return json.dumps(self._answer(action, _parsed(body))).encode()
+
+    def _answer(self, action: str, request: dict[str, Any]) -> dict[str, Any]:
+        if action == CHALLENGE:
+            return {"nonce": self._challenge()}
+        if action == JOIN:
+            self._check(request)
         with self._lock:
             board = self._board
             if board is None:
                 raise SqlError("this coordinator does not lead", sqlstate="57P03", hint="ask another one")
             if action == JOIN:
-                return json.dumps(self._join(board, request)).encode()
+                return self._join(board, request)
             name, number = str(request.get("id", "")), int(request.get("number", 0))
-            if action == LEAVE:
+            known = self._is_known(name, number, str(request.get("key", "")))
+            if known and action == LEAVE:
                 self._workers.leave(name, number)
-                self._show(board, name)
-                return b"{}"
-            known = self._workers.beat(name, number, self._clock())
+            elif known:
+                known = self._workers.beat(name, number, self._clock())
             if known:
                 self._show(board, name)
-            return json.dumps({"known": known}).encode()
+            return {"known": known}
 
     def sweep(self) -> tuple[Worker, ...]:
         """Take those for dead that have been silent for too long, and tell so."""
@@ -106,14 +129,45 @@ class Reception:
             raise SqlError(error.what, sqlstate="22023", hint=error.hint) from error
         board.show(worker)
         _log.info("worker %s on %s joins with %s cores", offer.id, offer.host, offer.cores or "all")
-        return {**self._invitation, "number": worker.number, "heartbeat_every": self._config.heartbeat_every}
+        key = self._keys[offer.id, worker.number] = secrets.token_urlsafe(24)
+        told = {"number": worker.number, "key": key, "heartbeat_every": self._config.heartbeat_every}
+        return {**self._invitation, **told}
 
     def _show(self, board: WorkerBoard, name: str) -> None:
         for worker in self._workers.all:
             if worker.offer.id == name:
                 board.show(worker)
 
-    def _check(self, token: str) -> None:
+    def _is_known(self, name: str, number: int, key: str) -> bool:
+        right = self._keys.get((name, number), "")
+        return bool(right) and hmac.compare_digest(key.encode(errors="replace"), right.encode())
+
+    def _challenge(self) -> str:
+        """Something that was never signed before, and is good for one join, soon."""
+        with self._lock:
+            nonce = secrets.token_urlsafe(24)
+            self._nonces[nonce] = self._clock() + _NONCE_LIVES
+            while len(self._nonces) > _NONCES:
+                self._nonces.popitem(last=False)
+            return nonce
+
+    def _check(self, request: dict[str, Any]) -> None:
+        """Raise `SqlError` 28000 unless whoever wants to join may."""
+        if self._tls is None or "certificate" not in request:
+            self._check_token(str(request.get("token", "")))
+            return
+        with self._lock:
+            until = self._nonces.pop(str(request.get("nonce", "")), 0.0)
+        if self._clock() >= until:
+            raise SqlError("the challenge that was signed is not ours, or too old", sqlstate="28000")
+        offer = request.get("offer")
+        worker = str(offer.get("id", "")) if isinstance(offer, dict) else ""
+        try:
+            proof.check(self._tls, request, worker, self._is_user)
+        except StoreUnavailable as error:
+            raise SqlError(error.what, sqlstate="57P03", hint=error.hint) from error
+
+    def _check_token(self, token: str) -> None:
         try:
             right = join_token(self._store)
         except PenstockError as error:

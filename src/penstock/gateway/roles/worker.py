@@ -20,7 +20,8 @@ from penstock import __version__
 from penstock.config import Config
 from penstock.errors import ConfigError, PeerUnreachable, PenstockError
 from penstock.gateway.roles import processes
-from penstock.gateway.roles.reception import BEAT, JOIN, LEAVE
+from penstock.gateway.roles.proof import prove
+from penstock.gateway.roles.reception import BEAT, CHALLENGE, JOIN, LEAVE
 from penstock.gateway.roles.workers import Offer
 from penstock.tls import Tls
 
@@ -72,9 +73,13 @@ class WorkerRole:
             self._stopping.wait(pause * random.uniform(0.5, 1))
             pause = min(2 * pause, _LONGEST_PAUSE)
 
+    def invited(self, address: str) -> dict[str, Any]:
+        """Ask a coordinator to be let in: what it tells, with the address and secret of Spark's master."""
+        return self._ask(address, JOIN, {"offer": _plain(self.offer), **self._proof(address)})
+
     def _serve(self, address: str) -> None:
         """One time under one coordinator, from joining it to losing it."""
-        invited = self._ask(address, JOIN, {"offer": _plain(self.offer)})
+        invited = self.invited(address)
         self._tell(f"joined {address}: Spark's master is {invited['master']}")
         folder = processes.working_folder(self._folder, "worker")
         try:
@@ -92,7 +97,7 @@ class WorkerRole:
                 worker.stop()
         finally:
             with suppress(PenstockError):
-                self._ask(address, LEAVE, {"id": self.offer.id, "number": invited["number"]})
+                self._ask(address, LEAVE, self._own(invited))
             processes.remove(folder)
 
     def _beat(self, address: str, invited: Mapping[str, Any], worker: processes.SparkProcess) -> None:
@@ -109,9 +114,8 @@ class WorkerRole:
             if now < due:
                 continue
             due = now + float(invited["heartbeat_every"])
-            request = {"id": self.offer.id, "number": invited["number"]}
             try:
-                answer = self._ask(address, BEAT, request)
+                answer = self._ask(address, BEAT, self._own(invited))
             except PeerUnreachable:
                 if now - heard > self._config.cluster.dead_after:
                     raise
@@ -121,10 +125,21 @@ class WorkerRole:
             if not answer.get("known"):
                 raise PeerUnreachable(f"{address} does not know this worker any more", hint="it joins again")
 
+    def _own(self, invited: Mapping[str, Any]) -> dict[str, Any]:
+        """By what the coordinator knows this worker again."""
+        return {"id": self.offer.id, "number": invited["number"], "key": invited["key"]}
+
+    def _proof(self, address: str) -> dict[str, str]:
+        """What shows that this worker may join: the token, or that it has the key of a certificate."""
+        token, tls = self._config.cluster.join_token, self._config.tls
+        if token is not None or tls is None:
+            return {"token": token or ""}
+        return prove(tls, str(self._ask(address, CHALLENGE, {}).get("nonce", "")), self.offer.id)
+
     def _ask(self, address: str, action: str, request: Mapping[str, Any]) -> dict[str, Any]:
         from pyarrow import flight
 
-        body = json.dumps({**request, "token": self._config.cluster.join_token or ""}).encode()
+        body = json.dumps(request).encode()
         try:
             with _client(address, self._config.tls) as client:
                 options = flight.FlightCallOptions(timeout=_CALL)
