@@ -1,7 +1,7 @@
 """How a worker shows with a certificate that it belongs here: it signs what the coordinator made up for it.
 
 The Flight port cannot tell whose certificate a connection showed, and certificates of our CA may also name
-people who use SQL: so the worker sends its own, proves that it has the key, and must not be named like a user.
+people who use SQL: so a worker sends its own, proves that it has the key, and must not be named like a user.
 """
 
 from __future__ import annotations
