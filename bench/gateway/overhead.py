@@ -27,7 +27,7 @@ ADDED = 20.0
 POINTS = 20
 WARM_UP = 5
 """Rounds that do not count: the JVM goes on compiling for long."""
-SWEEPS = 2
+SWEEPS = 1
 """The same for TPC-H, of which a round takes minutes."""
 QUERIES = Path(__file__).parents[2] / "tests" / "dialect" / "tpch"
 TABLES = ("customer", "lineitem", "nation", "orders", "part", "partsupp", "region", "supplier")
