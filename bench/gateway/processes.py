@@ -16,6 +16,7 @@ from bench.gateway import trades
 from bench.lab import Lab, Place
 from penstock.config import TableConfig
 
+ROOT = Path(__file__).parents[2]
 MEMORY = "1g"
 
 
@@ -66,7 +67,8 @@ def child(
     process = subprocess.Popen(
         [sys.executable, *command],
         cwd=folder,
-        env={**os.environ, **(environ or {})},
+        # They find this package wherever they are started.
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]), **(environ or {})},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
