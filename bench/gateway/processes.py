@@ -64,11 +64,12 @@ class Served:
 def child(
     *command: str, folder: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> Iterator[Child]:
+    # It finds this package wherever it is started.
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     process = subprocess.Popen(
         [sys.executable, *command],
         cwd=folder,
-        # They find this package wherever they are started.
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]), **(environ or {})},
+        env={**os.environ, "PYTHONPATH": path, **(environ or {})},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
