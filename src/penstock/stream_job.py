@@ -31,6 +31,8 @@ class StreamJob:
         config = replace(self.config, spark=replace(self.config.spark, conf={}), path=None, origins={})
         value = asdict(config)
         value["spark"]["conf"] = dict(self.config.spark.conf)
+        # What only `penstock serve` reads stays behind.
+        del value["serve"], value["tables"]
         return {"source": self.source, "id": self.id, "member": self.member, "config": value}
 
     @classmethod

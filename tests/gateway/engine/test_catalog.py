@@ -29,9 +29,11 @@ def test_explain_tells_nobody_but_admins_where_files_are(engine: SparkEngine, ta
         seen, all_of_it = (
             "\n".join(line for (line,) in rows(connected(engine, user), sql)) for user in (ANN, ADMIN)
         )
-        assert str(tables.folder) in all_of_it
+        # Spark itself cuts what is long.
+        folder = f"file:/{tables.folder.parts[1]}"
+        assert folder in all_of_it
         assert "Location: InMemoryFileIndex [...]" in seen and "ReadSchema" in seen
-        assert str(tables.folder) not in seen
+        assert folder not in seen
 
 
 def test_explain_analyze_runs_the_query_and_tells_what_it_took(engine: SparkEngine) -> None:
