@@ -7,7 +7,7 @@ coordinator without workers it never ends.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -42,17 +42,33 @@ def _of(file: pq.ParquetFile) -> StructType | None:
 
     own = (file.metadata.metadata or {}).get(_SPARK)
     if own is not None:
-        schema = StructType.fromJson(json.loads(own))
-    else:
-        arrow = file.schema_arrow
-        old = any(file.schema.column(n).physical_type == "INT96" for n in range(len(file.schema)))
-        if old or not all(_is_plain(field.type) for field in arrow):
-            return None
-        from penstock.tables import spark_schema
+        return StructType.fromJson(_nullable(json.loads(own)))
+    arrow = pa.schema([field.with_type(_stored(field.type)) for field in file.schema_arrow])
+    old = any(file.schema.column(n).physical_type == "INT96" for n in range(len(file.schema)))
+    if old or not all(_is_plain(field.type) for field in arrow):
+        return None
+    from penstock.tables import spark_schema
 
-        schema = spark_schema(arrow)
-    # Other files of the table may hold nulls where this one may not.
-    return StructType([StructField(f.name, f.dataType) for f in schema.fields])
+    return StructType([StructField(f.name, f.dataType) for f in spark_schema(arrow).fields])
+
+
+def _nullable(schema: Any) -> Any:
+    """A schema as Spark writes it in JSON, with nulls allowed everywhere: other files may hold some."""
+    if isinstance(schema, list):
+        return [_nullable(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    allowed = {name: True for name in ("nullable", "containsNull", "valueContainsNull") if name in schema}
+    return {**{name: _nullable(value) for name, value in schema.items()}, **allowed}
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    """How Parquet stores it: whoever wrote a file may have held texts in another way in memory."""
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return pa.binary()
+    return kind
 
 
 def _is_plain(kind: pa.DataType) -> bool:
