@@ -39,7 +39,7 @@ class Screen(Generic[V]):
     draw: Callable[[V], list[Block]] = field(compare=False)
 
     def to_json(self) -> Any:
-        return self.view.to_json() if hasattr(self.view, "to_json") else plain(self.view)
+        return plain(self.view)
 
     def blocks(self) -> list[Block]:
         return self.draw(self.view)

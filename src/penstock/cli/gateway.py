@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli import cluster as screens
-from penstock.cli.cluster import moment
+from penstock.cli.cluster import Screen, moment
 from penstock.cli.output import Block, Facts, Grid, count, plain
 
 if TYPE_CHECKING:
@@ -41,13 +41,18 @@ class Status:
         well = self.gateway is None or not self.gateway.warnings
         return well and (self.cluster is None or self.cluster.healthy)
 
+
+@dataclass(frozen=True, slots=True)
+class StatusScreen(Screen[Status]):
+    """In JSON the cluster's own view, as it is without a gateway, with the gateway as one more key."""
+
     def to_json(self) -> Any:
-        """The cluster's own view, as it always was, with the gateway as one more key."""
-        found = plain(self.cluster) if self.cluster is not None else {"healthy": self.healthy}
-        return {**found, "gateway": plain(self.gateway)} if self.gateway is not None else found
+        status = self.view
+        found = plain(status.cluster) if status.cluster is not None else {"healthy": status.healthy}
+        return {**found, "gateway": plain(status.gateway)} if status.gateway is not None else found
 
 
-def status_screen(status: Status) -> list[Block]:
+def status_blocks(status: Status) -> list[Block]:
     blocks = screens.status(status.cluster) if status.cluster is not None else []
     if status.gateway is not None:
         blocks += ([""] if blocks else []) + _gateway(status.gateway)

@@ -49,7 +49,7 @@ def status(desk: Desk, seconds: float | None) -> int:
 
     A barrier that hangs and a lease that is not renewed are only found by --watch, which looks on.
     """
-    from penstock.cli.gateway import Status, status_screen
+    from penstock.cli.gateway import Status, StatusScreen, status_blocks
     from penstock.gateway.roles.views import gateway_view
 
     observer = _observer(desk)
@@ -59,7 +59,7 @@ def status(desk: Desk, seconds: float | None) -> int:
         # Where only SQL is served, coordinators and workers are all that there is.
         alone = gateway is not None and not observer.exists()
         cluster = None if alone else observer.status(_catalog_version(desk))
-        return Screen(Status(cluster, gateway), status_screen)
+        return StatusScreen(Status(cluster, gateway), status_blocks)
 
     shown = _answer(desk, observer, seconds, look)
     return exits.COMPLETE if shown is None or shown.view.healthy else exits.RESUMABLE

@@ -143,7 +143,7 @@ def alter(
     all_schemas: bool,
     enabled: bool | None,
 ) -> None:
-    """Change what a user may do. It holds within a second, also for tokens; open connections stay."""
+    """Change what a user may do. It holds within a second, also for clients that are in."""
     if schemas and all_schemas:
         raise UsageError("--schema and --all-schemas were given", hint="give one of them")
     if admin is writes is enabled is None and not schemas and not all_schemas:
