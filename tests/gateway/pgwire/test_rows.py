@@ -52,6 +52,12 @@ def powers() -> list[float]:
     return [2.0**power for power in range(-1074, 1024, 7)] + [2.0**power for power in range(50, 90)]
 
 
+def prices() -> list[float]:
+    """Decimals of few digits, and floats beside them that need all of theirs."""
+    short = [SEED.randrange(10 ** SEED.randrange(1, 16)) / 10 ** SEED.randrange(8) for _ in range(1000)]
+    return [*short, *(-value for value in short[:100]), *np.nextafter(short[:200], np.inf).tolist()]
+
+
 def moments() -> list[int]:
     fixed = [0, 1, -1, 10, 120_000, 999_999, DAY - 1, -DAY, 1_700_000_000_123_456, -62_135_596_800_000_000]
     far = [
@@ -77,6 +83,8 @@ def cases() -> Iterator[tuple[str, pa.Array]]:
     singles = [value for value in FLOATS if abs(value) < 3e38 or not math.isfinite(value)]
     yield "float4", pa.array([*singles, None, *random_singles(500)], pa.float32())
     yield "float4 powers", pa.array([2.0**power for power in range(-149, 128)], pa.float32())
+    yield "prices", pa.array([*prices(), None, *FLOATS, *random_doubles(50)])
+    yield "float4 prices", pa.array([*prices(), None, *singles, *random_singles(50)], pa.float32())
     yield "float2", pa.array(np.array([0.5, -2, 65504, np.nan], np.float16))
     yield "text", pa.array(["", "é", None, "a\tb\n", "x" * 70_000, "NULL", "\U0001f600"])
     yield "large text", pa.array(["a", None, "bc"], pa.large_string())
@@ -114,7 +122,16 @@ def cases() -> Iterator[tuple[str, pa.Array]]:
 
 def spans() -> list[tuple[int, int, int] | None]:
     parts = [-14, -12, -1, 0, 1, 2, 12, 25]
-    times = [0, 1_000, -1_000, 3_600_000_000_000, -3_661_500_000_000, 400 * 3_600_000_000_000, 2**62]
+    times = [
+        0,
+        1_000,
+        -1_000,
+        3_600_000_000_000,
+        -3_661_500_000_000,
+        400 * 3_600_000_000_000,
+        2**62,
+        -(2**63),
+    ]
     return [(month, day, time) for month in parts for day in (-2, -1, 0, 1, 40) for time in times] + [None]
 
 

@@ -166,7 +166,7 @@ def test_a_form_of_a_page_is_no_json(browser: Browser) -> None:
         b'{"sql": "SELECT 1", "settings": {"timezone": "Nowhere/Town"}}',
         b'{"sql": "SELECT 1", "settings": {"is_superuser": "on"}}',
         b'{"sql": ' + b"[" * 100_000,
-        # Without the time of day: it would be part of the test's name, which has to be the same in all processes.
+        # Without the time of day, which would be in the test's name: it has to be the same in all processes.
         gzip.compress(b'{"sql": "SELECT 1"}', mtime=0),
     ],
 )

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import SqlError
-from penstock.gateway.pgwire.fields import Field, Pieces, Varying, binary_array, cells_of, content, field
+from penstock.gateway.pgwire.fields import Field, Varying, binary_array, content, field, nulls, varying
 from penstock.gateway.pgwire.moments import date_binary, interval_binary, time_binary, timestamp_binary
 from penstock.gateway.pgwire.numbers import all_null, bool_binary, number_binary, numeric_binary
 from penstock.gateway.pgwire.text import (
@@ -20,6 +20,7 @@ from penstock.gateway.pgwire.text import (
     regrouped,
     text_field,
 )
+from penstock.gateway.pgwire.weaving import Layout, woven
 from penstock.gateway.types import (
     BOOL,
     BYTEA,
@@ -67,6 +68,7 @@ _ENCODERS = {
     NUMERIC: numeric_binary,
 }
 _ZERO = ord("0")
+_ELEMENT = Layout(lengths=True)
 
 
 def binary_field(array: pa.Array, oid: int) -> Field:
@@ -129,12 +131,8 @@ def _elements(flat: pa.Array, inner: int) -> tuple[pa.Array, np.ndarray]:
     """Each element after its length, and which are NULL."""
     if not len(flat):
         return pa.array([], pa.binary()), np.empty(0, np.bool_)
-    elements = binary_field(flat, inner)
-    lengths = np.broadcast_to(np.asarray(elements.lengths, ">i4"), len(flat)).astype(">i4")
-    pieces = Pieces(len(flat))
-    pieces.cells(cells_of(lengths))
-    pieces.field(elements)
-    return pieces.values(), lengths < 0
+    data, begins = woven(len(flat), [binary_field(flat, inner)], _ELEMENT)
+    return varying(data, begins.astype(np.int32)), nulls(flat)
 
 
 def _empty_head(inner: int) -> pa.Scalar:

@@ -11,14 +11,18 @@ import pyarrow.compute as pc
 
 from penstock.dialect.statements import CopyOptions
 from penstock.gateway.base import Column
-from penstock.gateway.pgwire.fields import Field, Fixed, Pieces, Varying, assemble, cells_of, content
+from penstock.gateway.pgwire.fields import Field, Fixed, Varying, content
 from penstock.gateway.pgwire.messages import copy_data
 from penstock.gateway.pgwire.rows import fields, in_slices
 from penstock.gateway.pgwire.text import Style
+from penstock.gateway.pgwire.weaving import Layout, woven
 
 if TYPE_CHECKING:
     from penstock.gateway.settings import Settings
 
+_BINARY = Layout(frame=b"d", counted=True, lengths=True)
+_HEAD = 5
+"""Bytes of a message before its content."""
 _SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _ESCAPES = {"\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
 """The backslash is first: the others bring new ones."""
@@ -56,11 +60,9 @@ class CopyEncoder:
             return in_slices(batch, self._encode_binary)
         # PostgreSQL sends the signature in the message of the first row, and clients count on that.
         self._started = True
-        first = batch.slice(0, 1)
-        rows = assemble(
-            1, fields(first, self._columns, self._formats, self._style), frame=b"d", prefix=_SIGNATURE
-        )
-        return [rows, *in_slices(batch.slice(1), self._encode_binary)]
+        row = self._encode_binary(batch.slice(0, 1))[_HEAD:]
+        first = memoryview(copy_data(_SIGNATURE + row))
+        return [first, *in_slices(batch.slice(1), self._encode_binary)]
 
     def end(self) -> bytes:
         """What comes after the last row."""
@@ -69,7 +71,8 @@ class CopyEncoder:
         return copy_data((b"" if self._started else _SIGNATURE) + b"\xff\xff")
 
     def _encode_binary(self, batch: pa.RecordBatch) -> memoryview:
-        return assemble(batch.num_rows, fields(batch, self._columns, self._formats, self._style), frame=b"d")
+        found = fields(batch, self._columns, self._formats, self._style)
+        return woven(batch.num_rows, found, _BINARY)[0].data
 
     def _encode_text(self, batch: pa.RecordBatch) -> memoryview:
         found = fields(batch, self._columns, self._formats, self._style)
@@ -119,21 +122,8 @@ class CopyEncoder:
         return Varying(pc.if_else(quoted, inside, text).cast(pa.binary()))
 
     def _lines(self, count: int, written: Sequence[Field]) -> memoryview:
-        if not count:
-            return memoryview(b"")
-        size = np.full(count, 4 + max(len(written), 1), np.int64)
-        for each in written:
-            size += each.lengths
-        head = np.empty(count, [("frame", "S1"), ("size", ">u4")])
-        head["frame"], head["size"] = b"d", size
-        pieces = Pieces(count)
-        pieces.cells(cells_of(head))
-        for at, each in enumerate(written):
-            if at:
-                pieces.constant(self._options.delimiter.encode())
-            pieces.field(each)
-        pieces.constant(b"\n")
-        return pieces.join()
+        layout = Layout(frame=b"d", between=self._options.delimiter.encode(), end=b"\n")
+        return woven(count, written, layout)[0].data
 
 
 def _bytes_in(each: Field) -> np.ndarray:

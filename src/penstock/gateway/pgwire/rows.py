@@ -8,20 +8,22 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from penstock.gateway import types
 from penstock.gateway.base import Column
 from penstock.gateway.pgwire.binary import binary_field
-from penstock.gateway.pgwire.fields import Field, assemble
+from penstock.gateway.pgwire.fields import Field
 from penstock.gateway.pgwire.messages import spread
 from penstock.gateway.pgwire.text import Style, text_field
+from penstock.gateway.pgwire.weaving import Layout, woven
+from penstock.gateway.settings import Settings
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.gateway.settings import Settings
-
 _ROWS = 16_384
 """Rows that are encoded at once: enough that each step outweighs its call, and still few MB."""
 _BYTES = 2 * 1024 * 1024
+_LAYOUT = Layout(frame=b"D", counted=True, lengths=True)
 
 
 class RowEncoder:
@@ -37,7 +39,29 @@ class RowEncoder:
         return in_slices(batch, self._encode)
 
     def _encode(self, batch: pa.RecordBatch) -> memoryview:
-        return assemble(batch.num_rows, fields(batch, self._columns, self._formats, self._style), frame=b"D")
+        found = fields(batch, self._columns, self._formats, self._style)
+        return woven(batch.num_rows, found, _LAYOUT)[0].data
+
+
+@lru_cache(maxsize=1)
+def warm_up() -> None:
+    """Compile the loops before somebody waits for them: it takes seconds, the first time on a machine."""
+    import pyarrow as pa
+
+    kinds = (
+        pa.string(),
+        pa.float32(),
+        pa.float64(),
+        pa.decimal128(12, 2),
+        pa.date32(),
+        pa.time64("us"),
+        pa.timestamp("us", "UTC"),
+        pa.month_day_nano_interval(),
+    )
+    batch = pa.record_batch([pa.nulls(2, kind) for kind in kinds], [str(kind) for kind in kinds])
+    columns = [types.column(each.name, each.type, each.nullable) for each in batch.schema]
+    for code in (0, 1):
+        RowEncoder(columns, [code], Settings()).encode(batch)
 
 
 def fields(

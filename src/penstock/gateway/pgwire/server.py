@@ -9,6 +9,7 @@ import itertools
 import logging
 import socket
 import ssl
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -18,6 +19,7 @@ from penstock.gateway.base import Client, Connection, Engine
 from penstock.gateway.pgwire import frontend, messages
 from penstock.gateway.pgwire.channel import Channel, Gone
 from penstock.gateway.pgwire.protocol import PgSession
+from penstock.gateway.pgwire.rows import warm_up
 from penstock.gateway.pgwire.session import as_sql_error
 from penstock.gateway.pgwire.startup import Access, Greeted, Greeter, Key, within
 from penstock.gateway.pgwire.threads import Workers
@@ -124,6 +126,8 @@ class PgServer:
         for listener in self._listeners:
             self._loop.add_reader(listener, self._accept, listener)
         self._patrol = self._loop.create_task(self._watch())
+        # Not a daemon: a compiler should not be at work while the process ends.
+        threading.Thread(target=warm_up, name="penstock-warm-up").start()
 
     def _listen(self, family: int, address: tuple[object, ...]) -> None:
         listener = socket.socket(family, socket.SOCK_STREAM)

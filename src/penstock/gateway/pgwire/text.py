@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.gateway.pgwire.fields import Field, Varying, content, field, nulls, varying
+from penstock.gateway.pgwire.floats import float_text
 from penstock.gateway.pgwire.moments import date_text, interval_text, time_text, timestamp_text
-from penstock.gateway.pgwire.numbers import all_null, bool_text, float_text, integer_text, numeric_text
+from penstock.gateway.pgwire.numbers import all_null, bool_text, integer_text, numeric_text
 from penstock.gateway.types import JSON, JSON_ARRAY, JSONB, JSONB_ARRAY, element
 
 if TYPE_CHECKING:

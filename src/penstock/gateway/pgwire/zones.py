@@ -86,13 +86,3 @@ def _zone(zone: str) -> zoneinfo.ZoneInfo:
 def _offset(info: zoneinfo.ZoneInfo, second: int) -> int:
     moment = (_EPOCH + timedelta(seconds=second)).astimezone(info)
     return int((moment.utcoffset() or timedelta()).total_seconds())
-
-
-def offset_text(offset: int) -> str:
-    """As PostgreSQL prints it: ``+00``, ``+05:30``, ``-00:01:15``."""
-    minutes, seconds = divmod(abs(offset), 60)
-    hours, minutes = divmod(minutes, 60)
-    text = f"{'-' if offset < 0 else '+'}{hours:02d}"
-    if minutes or seconds:
-        text += f":{minutes:02d}"
-    return f"{text}:{seconds:02d}" if seconds else text
