@@ -54,6 +54,17 @@ class Seaweed:
             "AWS_ALLOW_HTTP": "true",
         }
 
+    def store(self) -> S3Store:
+        """A client of its bucket."""
+        return S3Store(
+            self.bucket,
+            endpoint=self.endpoint,
+            access_key_id=self.access_key,
+            secret_access_key=self.secret_key,
+            region="us-east-1",
+            client_options={"allow_http": True},
+        )
+
 
 @contextmanager
 def seaweed() -> Iterator[Seaweed]:
@@ -146,14 +157,7 @@ def _answers(endpoint: str) -> bool:
 
 def _make_bucket(server: Seaweed) -> None:
     """The first write makes it, and with some bytes also the volumes, which takes seconds."""
-    store = S3Store(
-        server.bucket,
-        endpoint=server.endpoint,
-        access_key_id=server.access_key,
-        secret_access_key=server.secret_key,
-        region="us-east-1",
-        client_options={"allow_http": True},
-    )
+    store = server.store()
     store.put("first", b"some bytes")
     store.delete("first")
 

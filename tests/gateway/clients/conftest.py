@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
 
 from servers.packages import Missing, need
+from servers.seaweed import Seaweed
 from tests.gateway.clients import data
 from tests.gateway.serve import Serve
 
@@ -30,7 +31,9 @@ class Gateway:
     """The server: ``ann`` is an admin, ``bob`` may write in desk and public, ``eve`` reads public only."""
 
     folder: Path
-    serve: Serve
+    bucket: Mapping[str, str]
+    """How the server finds the object store."""
+    serve: Serve = field(init=False)
 
     def url(self, user: str = "ann", scheme: str = "postgresql") -> str:
         password = PASSWORDS[user].replace("'", "%27").replace(" ", "%20")
@@ -80,7 +83,7 @@ class Gateway:
         self.start()
 
     def start(self) -> None:
-        self.serve = Serve(self.folder, *PORTS)
+        self.serve = Serve(self.folder, *PORTS, environ=self.bucket)
         self.serve.wait_for("ready")
 
 
@@ -108,18 +111,19 @@ def penstock(folder: Path, *arguments: str, text: str = "") -> str:
 
 
 @pytest.fixture(scope="package")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+def gateway(tmp_path_factory: pytest.TempPathFactory, s3: Seaweed) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp("clients")
-    data.write(folder)
+    data.write(folder, s3.bucket)
+    data.upload(s3)
     for name, rights in {
         "ann": ("--admin",),
         "bob": ("--write", "--schema", "desk", "--schema", "public"),
         "eve": ("--read-only", "--schema", "public"),
     }.items():
         penstock(folder, "users", "add", name, *rights, "--password-stdin", text=PASSWORDS[name] + "\n")
-    gateway = Gateway(folder, Serve(folder, *PORTS))
+    gateway = Gateway(folder, s3.environment())
     try:
-        gateway.serve.wait_for("ready")
+        gateway.start()
         gateway.asked("CREATE SCHEMA desk; CREATE SCHEMA secret;")
         gateway.asked("CREATE VIEW desk.europe AS SELECT n_name FROM nation WHERE n_regionkey = 3")
         gateway.asked("CREATE VIEW secret.plans AS SELECT r_name AS plan FROM region")

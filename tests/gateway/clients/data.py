@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import subprocess
 import sys
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import csv, feather, orc
+
+from servers.seaweed import Seaweed
 
 TPCH = ("customer", "lineitem", "nation", "orders", "part", "partsupp", "region", "supplier")
 SCALE = "0.1"
@@ -51,7 +56,39 @@ SAMPLES = {name: value for name, value in KINDS.to_pylist()[0].items() if name n
 """Values that find the first row, each by its column."""
 
 
-def write(folder: Path) -> None:
+REMOTE = {
+    "remote_parquet": "remote/parquet",
+    "remote_csv": "remote/trades.csv",
+    "remote_json": "remote/trades.jsonl",
+    "remote_arrow": "remote/trades.arrow",
+    "remote_orc": "remote/trades.orc",
+}
+"""Tables in a bucket, one for each format, and where they are in it."""
+TRADES = pa.table({"id": [1, 2, 3], "symbol": ["A", "B", None], "price": [1.5, 2.25, 3.0]})
+
+
+def upload(s3: Seaweed) -> None:
+    """The same rows in every format."""
+    written: dict[str, Callable[[pa.BufferOutputStream], object]] = {
+        "remote/parquet/day=1/part-0.parquet": lambda file: pq.write_table(TRADES, file),
+        "remote/trades.csv": lambda file: csv.write_csv(TRADES, file),
+        "remote/trades.jsonl": lambda file: file.write(
+            "".join(f"{json.dumps(row)}\n" for row in TRADES.to_pylist()).encode()
+        ),
+        "remote/trades.arrow": lambda file: feather.write_feather(TRADES, file),
+        "remote/trades.orc": lambda file: orc.write_table(TRADES, file),
+    }
+    for path, write_to in written.items():
+        put(s3, path, write_to)
+
+
+def put(s3: Seaweed, path: str, write_to: Callable[[pa.BufferOutputStream], object]) -> None:
+    file = pa.BufferOutputStream()
+    write_to(file)
+    s3.store().put(path, file.getvalue().to_pybytes())
+
+
+def write(folder: Path, bucket: str) -> None:
     """The files and the ``penstock.toml`` of a project."""
     (folder / "data").mkdir()
     program = Path(sys.executable).with_name("tpchgen-cli")
@@ -60,11 +97,15 @@ def write(folder: Path) -> None:
     )
     pq.write_table(KINDS, folder / "data" / "kinds.parquet")
     (folder / "data" / "rates.csv").write_text("currency,rate\nEUR,1.0\nUSD,1.08\n")
-    (folder / "penstock.toml").write_text(_settings())
+    (folder / "penstock.toml").write_text(_settings(bucket))
 
 
-def _settings() -> str:
+def _settings(bucket: str) -> str:
+    paths = {name: f"data/{name}.parquet" for name in (*TPCH, "kinds")}
+    paths |= {name: f"s3://{bucket}/{path}" for name, path in REMOTE.items()}
+    formats = {"remote_parquet": "parquet"}
     tables = "".join(
-        f'[[tables]]\nname = "{name}"\npath = "data/{name}.parquet"\n' for name in (*TPCH, "kinds")
+        f'[[tables]]\nname = "{name}"\npath = "{path}"\nformat = "{formats.get(name, "auto")}"\n'
+        for name, path in paths.items()
     )
     return f'[spark]\nmaster = "local[2]"\nfast_start = true\n\n{tables}'
