@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from penstock.errors import SqlError
 from penstock.gateway.base import Column
 from penstock.gateway.pgwire import messages
-from penstock.gateway.pgwire.messages import (
+from penstock.gateway.pgwire.frontend import Frontend
+from penstock.gateway.pgwire.requests import (
     Bind,
     CancelRequest,
     Close,
@@ -21,7 +22,6 @@ from penstock.gateway.pgwire.messages import (
     Describe,
     Execute,
     Flush,
-    Frontend,
     FunctionCall,
     GssEncRequest,
     Parse,

@@ -12,7 +12,8 @@ import threading
 from collections.abc import Callable, Sequence
 from ssl import SSLContext
 
-from penstock.gateway.pgwire.frontend import Frontend, Message, ProtocolError
+from penstock.gateway.pgwire.frontend import Frontend
+from penstock.gateway.pgwire.requests import Message, ProtocolError
 
 AHEAD = 64 * 1024
 """How much of what a client sends ahead is read."""

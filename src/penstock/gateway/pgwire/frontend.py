@@ -1,4 +1,4 @@
-"""What clients say in PostgreSQL's protocol, read from bytes as they come.
+"""Bytes of a client, cut into messages as they come.
 
 Nothing that a client sends is believed: lengths, counts and texts are checked before anything is made of
 them, and no more than one message of the allowed size is ever kept.
@@ -7,10 +7,32 @@ them, and no more than one message of the allowed size is ever kept.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
-from penstock.errors import SqlError
+from penstock.gateway.pgwire.requests import (
+    Bind,
+    CancelRequest,
+    Close,
+    CopyData,
+    CopyDone,
+    CopyFail,
+    Describe,
+    Execute,
+    Flush,
+    FunctionCall,
+    GssEncRequest,
+    Message,
+    Opening,
+    Parse,
+    Password,
+    ProtocolError,
+    Query,
+    Reader,
+    SslRequest,
+    Startup,
+    Sync,
+    Terminate,
+)
 
 STARTUP_LIMIT = 10_000
 """The longest message before a client has shown who it is."""
@@ -18,250 +40,6 @@ MESSAGE_LIMIT = 64 * 1024 * 1024
 _CANCEL, _SSL, _GSSENC = 80877102, 80877103, 80877104
 _LONGEST_KEY = 256
 _COMPACT = 1 << 16
-
-
-class ProtocolError(SqlError):
-    """The client does not speak the protocol.
-
-    After one that is ``fatal`` it is unknown where the next message begins, so the connection has to end.
-    """
-
-    def __init__(
-        self, what: str, *, hint: str | None = None, sqlstate: str = "08P01", fatal: bool = False
-    ) -> None:
-        super().__init__(what, hint=hint, sqlstate=sqlstate)
-        self.fatal = fatal
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (self.what, self.hint, self.sqlstate, self.fatal)
-
-
-def _rebuild(what: str, hint: str | None, sqlstate: str, fatal: bool) -> ProtocolError:
-    return ProtocolError(what, hint=hint, sqlstate=sqlstate, fatal=fatal)
-
-
-@dataclass(frozen=True, slots=True)
-class SslRequest:
-    """Answer S and begin TLS, or N. Nothing may be buffered when TLS begins: see `Frontend.buffered`."""
-
-
-@dataclass(frozen=True, slots=True)
-class GssEncRequest:
-    """Answer N."""
-
-
-@dataclass(frozen=True, slots=True)
-class CancelRequest:
-    process: int
-    key: bytes = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Startup:
-    """``minor`` is that of protocol 3; ``options`` are the settings inside the parameter of that name."""
-
-    minor: int
-    parameters: Mapping[str, str]
-    options: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    sql: str
-
-
-@dataclass(frozen=True, slots=True)
-class Parse:
-    """``types`` may be shorter than the parameters that the statement has; 0 leaves one open."""
-
-    name: str
-    sql: str
-    types: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Bind:
-    """Formats are 0 for text and 1 for binary: none (all text), one for all, or one for each."""
-
-    portal: str
-    statement: str
-    formats: tuple[int, ...] = ()
-    parameters: tuple[bytes | None, ...] = ()
-    result_formats: tuple[int, ...] = ()
-
-    def format(self, parameter: int) -> int:
-        """The format of a parameter, counted from 0."""
-        if not self.formats:
-            return 0
-        return self.formats[0] if len(self.formats) == 1 else self.formats[parameter]
-
-
-@dataclass(frozen=True, slots=True)
-class Describe:
-    """``kind`` is S for a statement, P for a portal."""
-
-    kind: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Execute:
-    """``limit`` 0 asks for all rows."""
-
-    portal: str
-    limit: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """``kind`` is S for a statement, P for a portal."""
-
-    kind: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Flush:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Sync:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Terminate:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Password:
-    """An answer to a request for authentication: what it means depends on the request."""
-
-    data: bytes = field(repr=False)
-
-    def password(self) -> str:
-        reader = _Reader(self.data)
-        text = reader.text()
-        reader.end()
-        return text
-
-    def sasl_initial(self) -> tuple[str, bytes | None]:
-        """The mechanism that the client chose, and its first message."""
-        reader = _Reader(self.data)
-        mechanism, length = reader.text(), reader.int32()
-        data = None if length == -1 else reader.take(length)
-        reader.end()
-        return mechanism, data
-
-
-@dataclass(frozen=True, slots=True)
-class CopyData:
-    data: bytes = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class CopyDone:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class CopyFail:
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionCall:
-    """Refused by the server: it is only here to be told from garbage."""
-
-    function: int
-
-
-Opening = SslRequest | GssEncRequest | CancelRequest | Startup
-Message = (
-    Opening
-    | Query
-    | Parse
-    | Bind
-    | Describe
-    | Execute
-    | Close
-    | Flush
-    | Sync
-    | Terminate
-    | Password
-    | CopyData
-    | CopyDone
-    | CopyFail
-    | FunctionCall
-)
-
-
-class _Reader:
-    """The body of one message."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def take(self, count: int) -> bytes:
-        if count < 0 or count > len(self._data) - self._at:
-            raise ProtocolError("insufficient data left in message")
-        self._at += count
-        return self._data[self._at - count : self._at]
-
-    def int16(self) -> int:
-        return int(struct.unpack(">h", self.take(2))[0])
-
-    def int32(self) -> int:
-        return int(struct.unpack(">i", self.take(4))[0])
-
-    def count(self, size: int) -> int:
-        """How many things of at least ``size`` bytes follow: no more than there is room for."""
-        # PostgreSQL's limit of parameters is 65535, so the number has no sign.
-        number = int(struct.unpack(">H", self.take(2))[0])
-        if number * size > len(self._data) - self._at:
-            raise ProtocolError("insufficient data left in message")
-        return number
-
-    def int16s(self) -> tuple[int, ...]:
-        count = self.count(2)
-        return struct.unpack(f">{count}h", self.take(2 * count))
-
-    def oids(self) -> tuple[int, ...]:
-        count = self.count(4)
-        return struct.unpack(f">{count}I", self.take(4 * count))
-
-    def text(self) -> str:
-        end = self._data.find(b"\0", self._at)
-        if end < 0:
-            raise ProtocolError("invalid string in message")
-        raw = self._data[self._at : end]
-        self._at = end + 1
-        return _decode(raw)
-
-    def rest(self) -> bytes:
-        return self.take(len(self._data) - self._at)
-
-    def more(self) -> bool:
-        return self._at < len(self._data)
-
-    def end(self) -> None:
-        if self.more():
-            raise ProtocolError("invalid message format")
-
-
-def _decode(raw: bytes) -> str:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        bad = " ".join(f"0x{byte:02x}" for byte in raw[error.start : max(error.end, error.start + 1)])
-        raise ProtocolError(
-            f'invalid byte sequence for encoding "UTF8": {bad}',
-            sqlstate="22021",
-            hint="only the client encoding UTF8 is spoken here",
-        ) from None
 
 
 class Frontend:
@@ -326,7 +104,7 @@ class Frontend:
         if parser is None:
             raise ProtocolError(f"invalid frontend message type {kind}", fatal=True)
         body = self._cut(1, least=4, what="invalid message length")
-        return None if body is None else parser(_Reader(body))
+        return None if body is None else parser(Reader(body))
 
     def _cut(self, skip: int, *, least: int, what: str) -> bytes | None:
         """The body of a message whose length stands ``skip`` bytes on, once all of it is there."""
@@ -347,7 +125,7 @@ class Frontend:
 
 
 def _opening(body: bytes) -> Opening:
-    reader = _Reader(body)
+    reader = Reader(body)
     code = reader.int32()
     if code in {_SSL, _GSSENC}:
         reader.end()
@@ -410,19 +188,19 @@ def _words(text: str) -> list[str]:
     return words if word is None else [*words, word]
 
 
-def _query(reader: _Reader) -> Query:
+def _query(reader: Reader) -> Query:
     sql = reader.text()
     reader.end()
     return Query(sql)
 
 
-def _parse(reader: _Reader) -> Parse:
+def _parse(reader: Reader) -> Parse:
     parse = Parse(reader.text(), reader.text(), reader.oids())
     reader.end()
     return parse
 
 
-def _bind(reader: _Reader) -> Bind:
+def _bind(reader: Reader) -> Bind:
     portal, statement, formats = reader.text(), reader.text(), reader.int16s()
     parameters: list[bytes | None] = []
     for _ in range(reader.count(4)):
@@ -440,7 +218,7 @@ def _bind(reader: _Reader) -> Bind:
     return Bind(portal, statement, formats, tuple(parameters), result_formats)
 
 
-def _target(reader: _Reader, what: str) -> tuple[str, str]:
+def _target(reader: Reader, what: str) -> tuple[str, str]:
     kind = chr(reader.take(1)[0])
     if kind not in {"S", "P"}:
         raise ProtocolError(f"invalid {what} message subtype {ord(kind)}")
@@ -449,28 +227,28 @@ def _target(reader: _Reader, what: str) -> tuple[str, str]:
     return kind, name
 
 
-def _execute(reader: _Reader) -> Execute:
+def _execute(reader: Reader) -> Execute:
     portal, limit = reader.text(), reader.int32()
     reader.end()
     # PostgreSQL takes a negative count for no limit, too.
     return Execute(portal, max(limit, 0))
 
 
-def _empty(message: Message) -> Callable[[_Reader], Message]:
-    def parse(reader: _Reader) -> Message:
+def _empty(message: Message) -> Callable[[Reader], Message]:
+    def parse(reader: Reader) -> Message:
         reader.end()
         return message
 
     return parse
 
 
-def _copy_fail(reader: _Reader) -> CopyFail:
+def _copy_fail(reader: Reader) -> CopyFail:
     reason = reader.text()
     reader.end()
     return CopyFail(reason)
 
 
-_PARSERS: dict[int, Callable[[_Reader], Message]] = {
+_PARSERS: dict[int, Callable[[Reader], Message]] = {
     ord("Q"): _query,
     ord("P"): _parse,
     ord("B"): _bind,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from penstock.dialect import commands as sql
 from penstock.errors import SqlError
 from penstock.gateway.base import Connection
-from penstock.gateway.pgwire import frontend, messages
+from penstock.gateway.pgwire import messages, requests
 from penstock.gateway.pgwire.channel import Channel
 from penstock.gateway.pgwire.commands import Bound, Commands
 from penstock.gateway.pgwire.copying import CopyEncoder
@@ -24,25 +24,25 @@ class PgSession(Commands):
     def __init__(self, connection: Connection, channel: Channel) -> None:
         super().__init__(connection, channel)
         self._actions = {
-            frontend.Query: self._query,
-            frontend.Parse: self._parse,
-            frontend.Bind: self._bind,
-            frontend.Describe: self._describe,
-            frontend.Execute: self._run_portal,
-            frontend.Close: self._close_named,
-            frontend.Flush: lambda _: self.flush(),
-            frontend.Sync: lambda _: self.ready(),
-            frontend.FunctionCall: self._function_call,
+            requests.Query: self._query,
+            requests.Parse: self._parse,
+            requests.Bind: self._bind,
+            requests.Describe: self._describe,
+            requests.Execute: self._run_portal,
+            requests.Close: self._close_named,
+            requests.Flush: lambda _: self.flush(),
+            requests.Sync: lambda _: self.ready(),
+            requests.FunctionCall: self._function_call,
             # What is left of a COPY that was refused is not answered.
-            frontend.CopyData: lambda _: None,
-            frontend.CopyDone: lambda _: None,
-            frontend.CopyFail: lambda _: None,
+            requests.CopyData: lambda _: None,
+            requests.CopyDone: lambda _: None,
+            requests.CopyFail: lambda _: None,
         }
 
     # simple
 
-    def _query(self, message: frontend.Message) -> None:
-        assert isinstance(message, frontend.Query)
+    def _query(self, message: requests.Message) -> None:
+        assert isinstance(message, requests.Query)
         self.unbind("")
         self.forget("")
         found = pieces(message.sql)
@@ -72,8 +72,8 @@ class PgSession(Commands):
 
     # extended
 
-    def _parse(self, message: frontend.Message) -> None:
-        assert isinstance(message, frontend.Parse)
+    def _parse(self, message: requests.Message) -> None:
+        assert isinstance(message, requests.Parse)
         found = pieces(message.sql)
         if len(found) > 1:
             raise SqlError("cannot insert multiple commands into a prepared statement", sqlstate="42601")
@@ -86,14 +86,14 @@ class PgSession(Commands):
         self.keep(message.name, statement)
         self.put(messages.PARSE_COMPLETE)
 
-    def _bind(self, message: frontend.Message) -> None:
-        assert isinstance(message, frontend.Bind)
+    def _bind(self, message: requests.Message) -> None:
+        assert isinstance(message, requests.Bind)
         statement = self.known(message.statement)
         if not isinstance(statement.command, sql.Empty):
             self.allow(statement)
         wanted = statement.parameters
         if len(message.parameters) != len(wanted):
-            raise frontend.ProtocolError(
+            raise requests.ProtocolError(
                 f"bind message supplies {len(message.parameters)} parameters, but prepared statement "
                 f'"{message.statement}" requires {len(wanted)}'
             )
@@ -109,8 +109,8 @@ class PgSession(Commands):
         self.bind(message.portal, Bound(statement, values, formats))
         self.put(messages.BIND_COMPLETE)
 
-    def _describe(self, message: frontend.Message) -> None:
-        assert isinstance(message, frontend.Describe)
+    def _describe(self, message: requests.Message) -> None:
+        assert isinstance(message, requests.Describe)
         formats: Sequence[int] = ()
         if message.kind == "S":
             statement = self.known(message.name)
@@ -122,8 +122,8 @@ class PgSession(Commands):
         described = messages.NO_DATA if columns is None else messages.row_description(columns, formats)
         self.put(described)
 
-    def _run_portal(self, message: frontend.Message) -> None:
-        assert isinstance(message, frontend.Execute)
+    def _run_portal(self, message: requests.Message) -> None:
+        assert isinstance(message, requests.Execute)
         bound = self._portal(message.portal)
         statement = bound.statement
         if isinstance(statement.command, sql.Empty):
@@ -146,8 +146,8 @@ class PgSession(Commands):
                 bound.close()
                 raise
 
-    def _close_named(self, message: frontend.Message) -> None:
-        assert isinstance(message, frontend.Close)
+    def _close_named(self, message: requests.Message) -> None:
+        assert isinstance(message, requests.Close)
         if message.kind == "S":
             self.forget(message.name)
         else:
@@ -160,7 +160,7 @@ class PgSession(Commands):
             raise SqlError(f'portal "{name}" does not exist', sqlstate="34000")
         return bound
 
-    def _function_call(self, _message: frontend.Message) -> None:
+    def _function_call(self, _message: requests.Message) -> None:
         raise SqlError("function calls by oid are not supported", sqlstate="0A000", hint="Use SELECT.")
 
     # rows

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from penstock.errors import SqlError
 from penstock.gateway.base import Client, Connection, Engine
-from penstock.gateway.pgwire import frontend, messages
+from penstock.gateway.pgwire import frontend, messages, requests
 from penstock.gateway.pgwire.channel import Channel, Gone
 from penstock.gateway.pgwire.protocol import PgSession
 from penstock.gateway.pgwire.rows import warm_up
@@ -272,7 +272,7 @@ class PgServer:
             block=self._block,
         )
         opening = await greeter.opening()
-        if isinstance(opening, frontend.CancelRequest):
+        if isinstance(opening, requests.CancelRequest):
             await self._cancel(opening)
             return False
         if len(self._sessions) >= limits.connections:
@@ -340,7 +340,7 @@ class PgServer:
 
     # what else comes
 
-    async def _cancel(self, request: frontend.CancelRequest) -> None:
+    async def _cancel(self, request: requests.CancelRequest) -> None:
         found = self._sessions.get(request.process)
         # A wrong key is not told from one that is right but too late.
         if found is not None and found[0].matches(request.key):
@@ -390,7 +390,7 @@ def _too_idle(session: PgSession, channel: Channel) -> None:
 def _check_alpn(channel: Channel) -> None:
     chosen = channel.transport.get_extra_info("ssl_object").selected_alpn_protocol()
     if chosen != ALPN:
-        raise frontend.ProtocolError(
+        raise requests.ProtocolError(
             f'received direct SSL connection request without ALPN protocol "{ALPN}"', fatal=True
         )
 

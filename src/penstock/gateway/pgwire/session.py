@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from penstock.errors import PenstockError, SqlError
 from penstock.gateway.base import Connection, Execution
-from penstock.gateway.pgwire import frontend, messages
+from penstock.gateway.pgwire import messages, requests
 from penstock.gateway.pgwire.channel import Buffer, Channel, Gone
 from penstock.gateway.pgwire.transactions import Transaction
 
@@ -40,7 +40,7 @@ class Session:
         self._canceled: str | None = None
         self._gone = False
         self._closed = False
-        self._actions: dict[type[object], Callable[[frontend.Message], None]] = {}
+        self._actions: dict[type[object], Callable[[requests.Message], None]] = {}
         self._skipping = False
         self._on_close: list[Callable[[], None]] = []
 
@@ -65,34 +65,34 @@ class Session:
         return self.settings.idle_in_transaction_session_timeout
 
     def _step(self) -> bool:
-        message: frontend.Message | None = None
+        message: requests.Message | None = None
         try:
             message = self._channel.take()
             if message is None:
                 return False
-            if isinstance(message, frontend.Terminate):
+            if isinstance(message, requests.Terminate):
                 self._channel.hang_up()
                 return False
-            if self._skipping and not isinstance(message, frontend.Sync):
+            if self._skipping and not isinstance(message, requests.Sync):
                 return True
             self._working = True
             self._act(message)
         except Gone:
             raise
         except Exception as error:
-            return self._failed(error, isinstance(message, frontend.Query))
+            return self._failed(error, isinstance(message, requests.Query))
         return True
 
-    def _act(self, message: frontend.Message) -> None:
+    def _act(self, message: requests.Message) -> None:
         action = self._actions.get(type(message))
         if action is None:
-            raise frontend.ProtocolError("this message cannot come here", fatal=True)
+            raise requests.ProtocolError("this message cannot come here", fatal=True)
         action(message)
 
     def _failed(self, error: Exception, simple: bool) -> bool:
         """Tell the client. Whether the session goes on."""
         told = as_sql_error(error)
-        fatal = isinstance(error, frontend.ProtocolError) and error.fatal
+        fatal = isinstance(error, requests.ProtocolError) and error.fatal
         self.transaction.fail()
         if not self.transaction.block:
             self.ended(keep=False)

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 from penstock.errors import SqlError
 from penstock.gateway.base import DATABASE, User
-from penstock.gateway.pgwire import frontend, messages
+from penstock.gateway.pgwire import messages, requests
 from penstock.gateway.pgwire.channel import Channel, Gone
 from penstock.gateway.settings import Settings
 
@@ -92,22 +92,22 @@ class Greeter:
         self._block = block
         self._secure = channel.transport.get_extra_info("ssl_object") is not None
 
-    async def opening(self) -> frontend.Startup | frontend.CancelRequest:
+    async def opening(self) -> requests.Startup | requests.CancelRequest:
         """What the client came for, after the encryption that it asked for."""
         for _ in range(_ATTEMPTS):
             message = await self._channel.receive()
-            if isinstance(message, frontend.Startup | frontend.CancelRequest):
+            if isinstance(message, requests.Startup | requests.CancelRequest):
                 return message
-            if isinstance(message, frontend.SslRequest) and self._tls is not None and not self._secure:
+            if isinstance(message, requests.SslRequest) and self._tls is not None and not self._secure:
                 await self._encrypt(self._tls)
             else:
                 self._channel.write(b"N")
-        raise frontend.ProtocolError("too many requests for encryption", fatal=True)
+        raise requests.ProtocolError("too many requests for encryption", fatal=True)
 
     async def _encrypt(self, context: SSLContext) -> None:
         # Whatever came before TLS was sent by anybody, and must not be taken for the client's.
         if not self._channel.untouched:
-            raise frontend.ProtocolError(
+            raise requests.ProtocolError(
                 "received unencrypted data after SSL request",
                 hint="This could be somebody between the client and the server.",
                 fatal=True,
@@ -116,7 +116,7 @@ class Greeter:
         await self._channel.secure(context, self._timeout)
         self._secure = True
 
-    async def greet(self, startup: frontend.Startup, process: int) -> Greeted:
+    async def greet(self, startup: requests.Startup, process: int) -> Greeted:
         """Agree on the version, find out who the client is, and what it wants set."""
         name = startup.parameters.get("user", "")
         if not name:
@@ -136,7 +136,7 @@ class Greeter:
         key = Key(process, secrets.token_bytes(_LONG_KEY if minor >= NEWEST else _SHORT_KEY))
         return Greeted(user, settings, key)
 
-    def _negotiate(self, startup: frontend.Startup) -> int:
+    def _negotiate(self, startup: requests.Startup) -> int:
         unknown = [name for name in startup.parameters if name.startswith("_pq_.")]
         if startup.minor > NEWEST or unknown:
             minor = min(startup.minor, NEWEST)
@@ -167,20 +167,20 @@ class Greeter:
         self._channel.write(messages.authentication_sasl_final(outcome))
         return scram.user
 
-    async def _password(self) -> frontend.Password:
+    async def _password(self) -> requests.Password:
         message = await self._channel.receive()
-        if isinstance(message, frontend.Terminate):
+        if isinstance(message, requests.Terminate):
             # What a client does that has no password to give: it will ask for one, and come back.
             raise Gone
-        if not isinstance(message, frontend.Password):
-            raise frontend.ProtocolError("expected an answer to the request for a password", fatal=True)
+        if not isinstance(message, requests.Password):
+            raise requests.ProtocolError("expected an answer to the request for a password", fatal=True)
         return message
 
 
 _NOT_SETTINGS = ("user", "database", "options", "replication")
 
 
-def _settings(startup: frontend.Startup, user: User) -> Settings:
+def _settings(startup: requests.Startup, user: User) -> Settings:
     wanted = {
         name: value
         for name, value in startup.parameters.items()
