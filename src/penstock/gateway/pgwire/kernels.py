@@ -279,16 +279,30 @@ def times(micros: Ints, offsets: Offsets, out: Bytes) -> None:
 
 
 @compiled
+def _copied(out: Bytes, at: int, begin: int, end: int) -> int:
+    for place in range(begin, end):
+        out[at + place - begin] = out[place]
+    return at + end - begin
+
+
+@compiled
 def timestamps(micros: Ints, shift: Ints, offsets: Offsets, out: Bytes) -> None:
     """Each ``shift`` seconds east of UTC: all the same if there is one, without a zone if there is none."""
     at = east = 0
+    # Neighbours are mostly of the same day: its text is copied.
+    known, begin, end, before = np.int64(1) << 62, 0, 0, False
     for row in range(len(micros)):
         offsets[row] = at
         if len(shift):
             east = shift[row if len(shift) > 1 else 0]
         local = micros[row] + east * _MICROS
         days = local // _DAY
-        at, before = _date(out, at, days)
+        if days == known:
+            at = _copied(out, at, begin, end)
+        else:
+            known, begin = days, at
+            at, before = _date(out, at, days)
+            end = at
         out[at] = _SPACE
         local -= days * _DAY
         at = _clock(out, at + 1, local // _HOUR, local % _HOUR)

@@ -16,7 +16,7 @@ from penstock.gateway.settings import Settings
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PART = 1024 * 1024
+PART = 2 * 1024 * 1024
 """About how many bytes of rows are encoded at a time."""
 _ROWS = 32_768
 Fields = Sequence[Sequence[bytes | None]]
