@@ -231,8 +231,8 @@ def test_many_slow_readers_cost_little(hostile: Serving) -> None:
         with Raw(hostile.port) as other:
             other.enter()
             assert rows(other.ask(query("SELECT 1"))) == [[b"1"]]
-        # A batch of 2 MB, its rows as messages, and what the sockets hold.
-        assert _memory() - before < 20 * 16 * 1024 * 1024
+        # A batch of 2 MB, its rows as messages, what the sockets hold, and what malloc does not give back.
+        assert _memory() - before < 20 * 24 * 1024 * 1024
 
 
 def test_names_without_end_are_refused_at_some_point(hostile: Serving) -> None:

@@ -17,7 +17,7 @@ from penstock.gateway.pgwire.requests import Message, ProtocolError
 
 AHEAD = 64 * 1024
 """How much of what a client sends ahead is read."""
-PENDING = 1024 * 1024
+PENDING = 256 * 1024
 """How much of what a client does not read waits here, besides one chunk of rows."""
 _LINGER = 5.0
 _HUNG_UP = getattr(select, "POLLRDHUP", select.POLLHUP)

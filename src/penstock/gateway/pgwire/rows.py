@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _ROWS = 16_384
 """Rows that are encoded at once: enough that each step outweighs its call, and still few MB."""
 _BYTES = 2 * 1024 * 1024
+_SHARED = 4_096
+"""From so many rows on, two threads share them."""
 _LAYOUT = Layout(frame=b"D", counted=True, lengths=True)
 
 
@@ -86,7 +88,10 @@ def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     if not rows:
         return
     width = max(batch.nbytes // rows, 1)
-    step = max(min(_ROWS, _BYTES // width), 1)
+    most = max(min(_ROWS, _BYTES // width), 1)
+    # Of equal size, and at least two unless they are short, so that nobody waits for the other.
+    count = max(-(-rows // most), 2 if rows >= _SHARED else 1)
+    step = -(-rows // count)
     for start in range(0, rows, step):
         yield batch.slice(start, step)
 
