@@ -145,6 +145,8 @@ class FixedShadow:
         user: User,
         settings: Settings,
         columns: tuple[Column, ...],
+        *,
+        exact: bool = False,
     ) -> Relay:
         return Answer(columns)
 

@@ -14,14 +14,25 @@ from typing import TYPE_CHECKING
 
 from penstock.dialect.statements import Drop
 from penstock.errors import PenstockError, SqlError
-from penstock.gateway.base import Client, Connection, Engine, Execution, Prepared, QueryInfo, TableInfo, User
+from penstock.gateway.base import (
+    Client,
+    Connection,
+    Engine,
+    Execution,
+    Prepared,
+    QueryInfo,
+    Relay,
+    TableInfo,
+    User,
+)
+from penstock.gateway.engine import systems
 from penstock.gateway.engine.admission import QUEUED, RUNNING, Admission
 from penstock.gateway.engine.cataloging import CatalogExecution
 from penstock.gateway.engine.explaining import ExplainExecution
 from penstock.gateway.engine.planner import Planner
-from penstock.gateway.engine.plans import CatalogPlan, ExplainPlan, ShadowPlan, SparkPlan
-from penstock.gateway.engine.registry import Registry
-from penstock.gateway.engine.relaying import ListedRelay
+from penstock.gateway.engine.plans import CatalogPlan, ExplainPlan, ShadowPlan, SparkPlan, SystemPlan
+from penstock.gateway.engine.registry import Query, Registry
+from penstock.gateway.engine.relaying import ListedRelay, Rows
 from penstock.gateway.engine.running import SparkExecution, Workplace
 from penstock.gateway.engine.sessions import Sessions
 from penstock.gateway.engine.spool import sweep
@@ -41,7 +52,7 @@ _PATIENCE = 10.0
 
 
 class SparkEngine(Engine):
-    """Answers statements with Spark, and those about the catalog with the shadow.
+    """Answers statements with Spark, and those about the catalog and the system with the shadow.
 
     ``spool`` is a folder or URL that this process and all executors reach; large results pass through it.
     ``users`` tells who the shadow should know. ``current`` gives a user with the rights of now, and raises
@@ -150,7 +161,9 @@ class SparkEngine(Engine):
         plan = prepared.plan
         if isinstance(plan, ShadowPlan):
             assert self._shadow is not None
-            relay = self._shadow.run(plan.sql, plan.parameters, values, client.user, settings, plan.columns)
+            relay = self._shadow.run(
+                plan.sql, plan.parameters, values, client.user, settings, plan.columns, exact=plan.exact
+            )
             # Who comes over HTTP asks for a query by its id. Others would fill the list with what their
             # drivers want to know about the catalog.
             listed = client.protocol == "http"
@@ -158,16 +171,61 @@ class SparkEngine(Engine):
         if isinstance(plan, CatalogPlan):
             change = self._change(plan, client.user, settings)
             return CatalogExecution(self._registry, client, prepared, change)
+        if isinstance(plan, SystemPlan):
+            return self._system(plan, prepared, values, client, settings)
+        assert isinstance(plan, SparkPlan | ExplainPlan)
+        return self._on_spark(plan, prepared, values, client, settings)
+
+    def _on_spark(
+        self,
+        plan: SparkPlan | ExplainPlan,
+        prepared: Prepared,
+        values: Sequence[object],
+        client: Client,
+        settings: Settings,
+        renew: Callable[[SparkPlan], SparkPlan] | None = None,
+        query: Query | None = None,
+    ) -> SparkExecution:
         spark, timeout = self._sessions.of(settings.timezone), settings.statement_timeout
         search_path = settings.search_path
-
-        def renew(old: SparkPlan) -> SparkPlan:
-            return self._planner.renewed(old, client.user, search_path)
-
+        renew = renew or (lambda old: self._planner.renewed(old, client.user, search_path))
+        place = self.workplace
         if isinstance(plan, ExplainPlan):
-            return ExplainExecution(self.workplace, client, prepared, plan, renew, spark, values, timeout)
-        assert isinstance(plan, SparkPlan)
-        return SparkExecution(self.workplace, client, prepared, plan, renew, spark, values, timeout)
+            return ExplainExecution(place, client, prepared, plan, renew, spark, values, timeout, query)
+        return SparkExecution(place, client, prepared, plan, renew, spark, values, timeout, query)
+
+    def _system(
+        self,
+        plan: SystemPlan,
+        prepared: Prepared,
+        values: Sequence[object],
+        client: Client,
+        settings: Settings,
+    ) -> Execution:
+        """The shadow answers with rows that we give it, or else Spark does with the same rows."""
+        shadow, tables, user = self._shadow, self._tables, client.user
+        assert shadow is not None
+        if systems.found(plan.tables, tables, settings.search_path, user) != plan.tables:
+            # A name means another table by now.
+            if plan.spark is None:
+                raise SqlError(
+                    "the tables of the statement have changed", sqlstate="0A000", hint="prepare it again"
+                )
+            return self._on_spark(plan.spark, prepared, values, client, settings)
+
+        def ask(rows: Rows) -> Relay:
+            return shadow.run(
+                plan.sql, plan.parameters, values, user, settings, plan.columns, exact=plan.exact, rows=rows
+            )
+
+        def compute(renew: Callable[[SparkPlan], SparkPlan]) -> Execution:
+            assert plan.spark is not None
+            # It is in the registry as the relay that it helps out.
+            query = Query(client, prepared.sql, lambda _: None)
+            return self._on_spark(plan.spark, prepared, values, client, settings, renew, query)
+
+        relay = systems.relayed(plan, prepared, tables, user, ask, compute, settings.statement_timeout)
+        return ListedRelay(self._registry, client, prepared, relay)
 
     def _change(self, plan: CatalogPlan, user: User, settings: Settings) -> Callable[[], Sequence[str]]:
         command, search_path, dialect = plan.command, settings.search_path, settings.dialect
