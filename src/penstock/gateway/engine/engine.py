@@ -32,10 +32,12 @@ from penstock.gateway.engine.explaining import ExplainExecution
 from penstock.gateway.engine.planner import Planner
 from penstock.gateway.engine.plans import CatalogPlan, ExplainPlan, ShadowPlan, SparkPlan, SystemPlan
 from penstock.gateway.engine.registry import Query, Registry
-from penstock.gateway.engine.relaying import ListedRelay, Rows
+from penstock.gateway.engine.relaying import ListedRelay, Rows, SystemRelay
 from penstock.gateway.engine.running import SparkExecution, Workplace
 from penstock.gateway.engine.sessions import Sessions
 from penstock.gateway.engine.spool import sweep
+from penstock.gateway.engine.turns import Turn, Turns
+from penstock.gateway.shadow import TooManyRows
 from penstock.spark.session import is_alive
 
 if TYPE_CHECKING:
@@ -86,6 +88,8 @@ class SparkEngine(Engine):
         self._waiting: dict[str, SparkExecution] = {}
         self._threads = ThreadPoolExecutor(running, thread_name_prefix="penstock-query")
         self._registry = Registry()
+        self._turns = Turns()
+        self._long = systems.LongTables()
         self.workplace = Workplace(self._registry, spool, self._enter, self._leave)
         self._refreshing = threading.Lock()
         self._refreshed: tuple[int, tuple[User, ...]] | None = None
@@ -183,13 +187,14 @@ class SparkEngine(Engine):
         values: Sequence[object],
         client: Client,
         settings: Settings,
-        renew: Callable[[SparkPlan], SparkPlan] | None = None,
         query: Query | None = None,
     ) -> SparkExecution:
         spark, timeout = self._sessions.of(settings.timezone), settings.statement_timeout
-        search_path = settings.search_path
-        renew = renew or (lambda old: self._planner.renewed(old, client.user, search_path))
-        place = self.workplace
+        search_path, place = settings.search_path, self.workplace
+
+        def renew(old: SparkPlan) -> SparkPlan:
+            return self._planner.renewed(old, client.user, search_path)
+
         if isinstance(plan, ExplainPlan):
             return ExplainExecution(place, client, prepared, plan, renew, spark, values, timeout, query)
         return SparkExecution(place, client, prepared, plan, renew, spark, values, timeout, query)
@@ -202,29 +207,47 @@ class SparkEngine(Engine):
         client: Client,
         settings: Settings,
     ) -> Execution:
-        """The shadow answers with rows that we give it, or else Spark does with the same rows."""
+        """The shadow answers with rows that we give it, or else Spark does."""
         shadow, tables, user = self._shadow, self._tables, client.user
         assert shadow is not None
-        if systems.found(plan.tables, tables, settings.search_path, user) != plan.tables:
-            # A name means another table by now.
-            if plan.spark is None:
-                raise SqlError(
-                    "the tables of the statement have changed", sqlstate="0A000", hint="prepare it again"
-                )
-            return self._on_spark(plan.spark, prepared, values, client, settings)
+        found = systems.found(plan.tables, tables, settings.search_path, user)
+        keys = list(dict.fromkeys((each.schema, each.name) for each in plan.tables.values()))
+        other = plan.spark
+        if found != plan.tables and other is None:
+            raise SqlError("a table of the statement has changed", sqlstate="0A000", hint="prepare it again")
+        if other is not None and (found != plan.tables or self._long.among(user, keys)):
+            return self._on_spark(other, prepared, values, client, settings)
 
         def ask(rows: Rows) -> Relay:
-            return shadow.run(
-                plan.sql, plan.parameters, values, user, settings, plan.columns, exact=plan.exact, rows=rows
-            )
+            try:
+                return shadow.run(
+                    plan.sql,
+                    plan.parameters,
+                    values,
+                    user,
+                    settings,
+                    plan.columns,
+                    exact=plan.exact,
+                    rows=rows,
+                )
+            except TooManyRows:
+                self._long.note(user, rows)
+                raise
 
-        def compute(renew: Callable[[SparkPlan], SparkPlan]) -> Execution:
-            assert plan.spark is not None
+        def compute() -> Execution:
+            assert other is not None
             # It is in the registry as the relay that it helps out.
             query = Query(client, prepared.sql, lambda _: None)
-            return self._on_spark(plan.spark, prepared, values, client, settings, renew, query)
+            return self._on_spark(other, prepared, values, client, settings, query)
 
-        relay = systems.relayed(plan, prepared, tables, user, ask, compute, settings.statement_timeout)
+        relay = SystemRelay(
+            prepared,
+            Turn(self._turns, user.name),
+            lambda: {key: tables.system_rows(key, user) for key in keys},
+            ask,
+            None if other is None else compute,
+            settings.statement_timeout,
+        )
         return ListedRelay(self._registry, client, prepared, relay)
 
     def _change(self, plan: CatalogPlan, user: User, settings: Settings) -> Callable[[], Sequence[str]]:

@@ -11,6 +11,7 @@ from penstock.gateway.base import Client, Execution, Prepared, Relay, State
 from penstock.gateway.engine.faults import CANCELED, translated
 from penstock.gateway.engine.registry import Registry
 from penstock.gateway.engine.running import TIMEOUT
+from penstock.gateway.engine.turns import Turn
 from penstock.gateway.shadow import TooManyRows
 
 if TYPE_CHECKING:
@@ -76,22 +77,23 @@ class SystemRelay(Relay):
     """A query of system tables.
 
     Their rows are read when it begins, in a thread of their own: a client is told at once that its query is
-    cancelled, also while the store does not answer.
-
-    ``ask`` has the shadow answer it; ``compute`` is another way for what is too much for the shadow.
+    cancelled, also while the store does not answer. They take a turn, until there is an answer. ``ask`` has
+    the shadow give it; ``compute`` is another way for what is too much for the shadow.
     """
 
     def __init__(
         self,
         prepared: Prepared,
+        turn: Turn,
         read: Callable[[], Rows],
         ask: Callable[[Rows], Relay],
-        compute: Callable[[Rows], Execution] | None,
+        compute: Callable[[], Execution] | None,
         timeout: float | None,
     ) -> None:
         self.id = ""
         self.tag = prepared.tag
         self.columns = prepared.columns
+        self._turn = turn
         self._read = read
         self._ask = ask
         self._compute = compute
@@ -100,6 +102,7 @@ class SystemRelay(Relay):
         self._news = threading.Event()
         """Set when there are rows, an error or a cancellation."""
         self._rows: Rows | None = None
+        """As long as these are held, so is the turn."""
         self._error: Exception | None = None
         self._why: str | None = None
         self._now: Execution | None = None
@@ -111,8 +114,8 @@ class SystemRelay(Relay):
         return self._pulled(lambda relay: relay.batches())
 
     def gather(self) -> Rows:
-        """Read the rows, once. Raises `SqlError`."""
-        if self._rows is None:
+        """The rows, read when this is called first. Raises `SqlError`."""
+        if not self._news.is_set():
             threading.Thread(target=self._work, name="penstock-system", daemon=True).start()
             if not self._news.wait(self._timeout):
                 self.cancel(TIMEOUT)
@@ -131,27 +134,43 @@ class SystemRelay(Relay):
             now.cancel(why)
 
     def close(self) -> None:
-        with self._lock:
-            self._why = self._why or "the client has gone"
-            now = self._now
-        self._news.set()
-        if now is not None:
-            now.close()
+        self.cancel("the client has gone")
+        if self._now is not None:
+            self._now.close()
+        self._let_go()
 
     def _work(self) -> None:
+        self._turn.take()
+        rows: Rows | None = None
         try:
-            self._rows = self._read()
+            if self._why is None:
+                rows = self._read()
         except Exception as error:
             self._error = error
+        with self._lock:
+            held = rows is not None and self._why is None
+            if held:
+                self._rows = rows
+        if not held:
+            self._turn.give()
         self._news.set()
 
+    def _let_go(self) -> None:
+        with self._lock:
+            held, self._rows = self._rows, None
+        if held is not None:
+            self._turn.give()
+
     def _pulled(self, pull: Callable[[Relay], Iterator[_Pulled]]) -> Iterator[_Pulled | pa.RecordBatch]:
-        rows, begun = self.gather(), False
+        begun = False
         try:
-            relay = self._ask(rows)
+            relay = self._ask(self.gather())
             self._begun(relay)
             for each in pull(relay):
-                begun, self.columns = True, relay.columns
+                if not begun:
+                    begun = True
+                    self._let_go()
+                self.columns = relay.columns
                 yield each
             return
         except (TooManyRows, SqlError) as error:
@@ -160,7 +179,10 @@ class SystemRelay(Relay):
                 raise
             if self._compute is None:
                 raise _too_large() from error
-        other = self._compute(rows)
+        finally:
+            self._let_go()
+        # It reads the rows once more, when it has a place among the running: nobody holds many and waits.
+        other = self._compute()
         self._begun(other)
         for batch in other.batches():
             self.columns = other.columns

@@ -1,22 +1,26 @@
-"""Queries of system tables alone: which they are, how the shadow catalog reads them, and what they read."""
+"""Queries of system tables alone: which they are, how the shadow catalog reads them, and which are long."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.dialect.analysis import Analysis, is_catalog
 from penstock.dialect.quoting import as_columns
 from penstock.errors import SqlError
 from penstock.gateway.engine.calls import OURS
-from penstock.gateway.engine.plans import Path, SparkPlan, SystemPlan
-from penstock.gateway.engine.relaying import Rows, SystemRelay
+from penstock.gateway.engine.plans import Path
 
 if TYPE_CHECKING:
-    from penstock.gateway.base import Execution, Prepared, Relay, User
+    from penstock.gateway.base import User
+    from penstock.gateway.engine.relaying import Rows
     from penstock.gateway.shadow import Description
     from penstock.gateway.tables import Relation, Tables
+
+Key = tuple[str, str]
+"""Schema and name."""
+_REMEMBERED = 60.0
 
 
 def named(
@@ -60,29 +64,17 @@ def described(
         raise
 
 
-def relayed(
-    plan: SystemPlan,
-    prepared: Prepared,
-    tables: Tables,
-    user: User,
-    ask: Callable[[Rows], Relay],
-    compute: Callable[[Callable[[SparkPlan], SparkPlan]], Execution],
-    timeout: float | None,
-) -> SystemRelay:
-    """The query at work: each table is read once, for this user, whoever answers in the end.
+class LongTables:
+    """Tables that were too long for the shadow a moment ago: to try again would be to read them twice."""
 
-    ``compute`` has Spark do it, and is told how to put the rows that were read into its plan.
-    """
-    keys = {path: (relation.schema, relation.name) for path, relation in plan.tables.items()}
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._until: dict[tuple[str, Key], float] = {}
 
-    def read() -> Rows:
-        return {key: tables.system_rows(key, user) for key in dict.fromkeys(keys.values())}
+    def note(self, user: User, rows: Rows) -> None:
+        longest = max(rows, key=lambda key: rows[key].nbytes)
+        self._until[user.name, longest] = self._clock() + _REMEMBERED
 
-    def computed(rows: Rows) -> Execution:
-        def given(old: SparkPlan) -> SparkPlan:
-            held = {path: tables.system_table(key, rows[key]) for path, key in keys.items()}
-            return replace(old, relations=held)
-
-        return compute(given)
-
-    return SystemRelay(prepared, read, ask, None if plan.spark is None else computed, timeout)
+    def among(self, user: User, keys: Iterable[Key]) -> bool:
+        now = self._clock()
+        return any(self._until.get((user.name, key), 0.0) > now for key in keys)

@@ -142,7 +142,7 @@ class ShadowRelay(Relay):
         fit = False
         try:
             while (result := self._next(link)) is not None:
-                self._answered = True
+                self._answered, self._before = True, ""
                 if result.ntuples:
                     yield result
             fit = True

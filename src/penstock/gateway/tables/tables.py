@@ -110,7 +110,7 @@ class Tables:
         for provider in self._providers.get(key[0], ()):
             schema = provider.tables().get(key[1])
             if schema is not None:
-                return self._of_system(key, schema, partial(provider.rows, key[1], user))
+                return self._of_provider(provider, key, schema, user)
         if published := self._published.find(key):
             return self._framed(key, "table", published.columns, published.frame)
         return None
@@ -121,10 +121,6 @@ class Tables:
             if key[1] in provider.tables():
                 return provider.rows(key[1], user)
         raise naming.unknown(key, ())
-
-    def system_table(self, key: Key, rows: pa.Table) -> Relation:
-        """A system table with these rows, whatever it holds by now."""
-        return self._of_system(key, rows.schema, lambda: rows)
 
     def function(self, name: str, arguments: Sequence[str], user: User) -> Relation:
         """What a table function gives for these arguments: ``checkpoint(run, stage[, table])``."""
@@ -298,11 +294,11 @@ class Tables:
 
         return Relation(*entry.key, entry.kind, entry.arrow, entry.types, bind, self._bindings)
 
-    def _of_system(self, key: Key, schema: pa.Schema, rows: Callable[[], pa.Table]) -> Relation:
+    def _of_provider(self, provider: Provider, key: Key, schema: pa.Schema, user: User) -> Relation:
         simple = arrow_files.plain_schema(schema)
 
         def frame(spark: SparkSession) -> DataFrame:
-            return spark.createDataFrame(rows().cast(simple), spark_schema(simple))
+            return spark.createDataFrame(provider.rows(key[1], user).cast(simple), spark_schema(simple))
 
         return self._framed(key, "system", simple, frame)
 
