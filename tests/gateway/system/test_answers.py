@@ -19,7 +19,7 @@ from penstock.errors import PeerUnreachable, SqlError
 from penstock.gateway import types as pg
 from penstock.gateway.base import Execution, QueryInfo, Relay, State, User
 from penstock.gateway.engine import SparkEngine
-from penstock.gateway.engine.engine import SparkConnection
+from penstock.gateway.engine.connection import SparkConnection
 from penstock.gateway.engine.relaying import ListedRelay
 from penstock.gateway.engine.systems import LongTables
 from penstock.gateway.engine.turns import Turns

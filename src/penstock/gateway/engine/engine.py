@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -16,7 +15,6 @@ from penstock.dialect.statements import Drop
 from penstock.errors import PenstockError, SqlError
 from penstock.gateway.base import (
     Client,
-    Connection,
     Engine,
     Execution,
     Prepared,
@@ -28,6 +26,7 @@ from penstock.gateway.base import (
 from penstock.gateway.engine import systems
 from penstock.gateway.engine.admission import QUEUED, RUNNING, Admission
 from penstock.gateway.engine.cataloging import CatalogExecution
+from penstock.gateway.engine.connection import SparkConnection
 from penstock.gateway.engine.explaining import ExplainExecution
 from penstock.gateway.engine.planner import Planner
 from penstock.gateway.engine.plans import CatalogPlan, ExplainPlan, ShadowPlan, SparkPlan, SystemPlan
@@ -289,29 +288,3 @@ class SparkEngine(Engine):
         # When the engine stops, what was not begun is cancelled.
         with suppress(RuntimeError):
             self._threads.submit(execution.work)
-
-
-class SparkConnection(Connection):
-    """One client. What it has begun and not closed is cancelled when it goes."""
-
-    def __init__(self, engine: SparkEngine, client: Client, settings: Settings) -> None:
-        self.client = client
-        self.settings = settings
-        self._engine = engine
-        self._begun: weakref.WeakSet[Execution] = weakref.WeakSet()
-
-    def prepare(self, sql: str, parameters: Sequence[int] = (), *, exact: bool = False) -> Prepared:
-        return self._engine._prepare(  # noqa: SLF001
-            sql, parameters, self._engine.now(self.client), self.settings, exact=exact
-        )
-
-    def execute(self, prepared: Prepared, parameters: Sequence[object] = ()) -> Execution:
-        execution = self._engine._execute(  # noqa: SLF001
-            prepared, parameters, self._engine.now(self.client), self.settings
-        )
-        self._begun.add(execution)
-        return execution
-
-    def close(self) -> None:
-        for execution in list(self._begun):
-            execution.close()
