@@ -126,8 +126,11 @@ class Relay(Execution):
     """A result of the shadow catalog: a PostgreSQL client can have its bytes as they are."""
 
     @abstractmethod
-    def rows(self, *, binary: bool) -> Iterator[Sequence[Sequence[bytes | None]]]:
-        """The rows in PostgreSQL's own text or binary format, in chunks: instead of `batches`."""
+    def rows(self, *, binary: bool) -> Iterator[Sequence[Sequence[bytes | None]] | pa.RecordBatch]:
+        """The rows in PostgreSQL's own text or binary format, in chunks: instead of `batches`.
+
+        Where another has to answer in the end, batches as `batches` gives them.
+        """
 
 
 class Connection(ABC):

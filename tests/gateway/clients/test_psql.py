@@ -90,7 +90,7 @@ def test_every_command_about_the_catalog(gateway: Gateway) -> None:
     ("command", "told"),
     [
         (r"\dt", "public|nation|table"),
-        (r"\dt sys.*", "sys|queries|table"),
+        (r"\dv sys.*", "sys|queries|view"),
         (r"\dv desk.*", "desk|europe|view"),
         (r"\d kinds", "money|numeric(12,2)"),
         (r"\d kinds", "numbers|integer[]"),

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 from penstock.errors import SqlError
 from penstock.gateway import types as pg
 from penstock.gateway.base import Client, Column, Execution, Relay, TableInfo, User
-from penstock.gateway.engine.engine import SparkConnection, SparkEngine
+from penstock.gateway.engine.connection import SparkConnection
+from penstock.gateway.engine.engine import SparkEngine
 from penstock.gateway.settings import Settings
 
 if TYPE_CHECKING:
@@ -145,6 +146,8 @@ class FixedShadow:
         user: User,
         settings: Settings,
         columns: tuple[Column, ...],
+        *,
+        exact: bool = False,
     ) -> Relay:
         return Answer(columns)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.gateway.engine.engine import SparkConnection, SparkEngine
+    from penstock.gateway.engine.connection import SparkConnection
+    from penstock.gateway.engine.engine import SparkEngine
 
 __all__ = ["SparkConnection", "SparkEngine"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -14,17 +13,30 @@ from typing import TYPE_CHECKING
 
 from penstock.dialect.statements import Drop
 from penstock.errors import PenstockError, SqlError
-from penstock.gateway.base import Client, Connection, Engine, Execution, Prepared, QueryInfo, TableInfo, User
+from penstock.gateway.base import (
+    Client,
+    Engine,
+    Execution,
+    Prepared,
+    QueryInfo,
+    Relay,
+    TableInfo,
+    User,
+)
+from penstock.gateway.engine import systems
 from penstock.gateway.engine.admission import QUEUED, RUNNING, Admission
 from penstock.gateway.engine.cataloging import CatalogExecution
+from penstock.gateway.engine.connection import SparkConnection
 from penstock.gateway.engine.explaining import ExplainExecution
 from penstock.gateway.engine.planner import Planner
-from penstock.gateway.engine.plans import CatalogPlan, ExplainPlan, ShadowPlan, SparkPlan
-from penstock.gateway.engine.registry import Registry
-from penstock.gateway.engine.relaying import ListedRelay
+from penstock.gateway.engine.plans import CatalogPlan, ExplainPlan, ShadowPlan, SparkPlan, SystemPlan
+from penstock.gateway.engine.registry import Query, Registry
+from penstock.gateway.engine.relaying import ListedRelay, Rows, SystemRelay
 from penstock.gateway.engine.running import SparkExecution, Workplace
 from penstock.gateway.engine.sessions import Sessions
 from penstock.gateway.engine.spool import sweep
+from penstock.gateway.engine.turns import Turn, Turns
+from penstock.gateway.shadow import TooManyRows
 from penstock.spark.session import is_alive
 
 if TYPE_CHECKING:
@@ -41,7 +53,7 @@ _PATIENCE = 10.0
 
 
 class SparkEngine(Engine):
-    """Answers statements with Spark, and those about the catalog with the shadow.
+    """Answers statements with Spark, and those about the catalog and the system with the shadow.
 
     ``spool`` is a folder or URL that this process and all executors reach; large results pass through it.
     ``users`` tells who the shadow should know. ``current`` gives a user with the rights of now, and raises
@@ -75,6 +87,8 @@ class SparkEngine(Engine):
         self._waiting: dict[str, SparkExecution] = {}
         self._threads = ThreadPoolExecutor(running, thread_name_prefix="penstock-query")
         self._registry = Registry()
+        self._turns = Turns()
+        self._long = systems.LongTables()
         self.workplace = Workplace(self._registry, spool, self._enter, self._leave)
         self._refreshing = threading.Lock()
         self._refreshed: tuple[int, tuple[User, ...]] | None = None
@@ -150,7 +164,9 @@ class SparkEngine(Engine):
         plan = prepared.plan
         if isinstance(plan, ShadowPlan):
             assert self._shadow is not None
-            relay = self._shadow.run(plan.sql, plan.parameters, values, client.user, settings, plan.columns)
+            relay = self._shadow.run(
+                plan.sql, plan.parameters, values, client.user, settings, plan.columns, exact=plan.exact
+            )
             # Who comes over HTTP asks for a query by its id. Others would fill the list with what their
             # drivers want to know about the catalog.
             listed = client.protocol == "http"
@@ -158,16 +174,80 @@ class SparkEngine(Engine):
         if isinstance(plan, CatalogPlan):
             change = self._change(plan, client.user, settings)
             return CatalogExecution(self._registry, client, prepared, change)
+        if isinstance(plan, SystemPlan):
+            return self._system(plan, prepared, values, client, settings)
+        assert isinstance(plan, SparkPlan | ExplainPlan)
+        return self._on_spark(plan, prepared, values, client, settings)
+
+    def _on_spark(
+        self,
+        plan: SparkPlan | ExplainPlan,
+        prepared: Prepared,
+        values: Sequence[object],
+        client: Client,
+        settings: Settings,
+        query: Query | None = None,
+    ) -> SparkExecution:
         spark, timeout = self._sessions.of(settings.timezone), settings.statement_timeout
-        search_path = settings.search_path
+        search_path, place = settings.search_path, self.workplace
 
         def renew(old: SparkPlan) -> SparkPlan:
             return self._planner.renewed(old, client.user, search_path)
 
         if isinstance(plan, ExplainPlan):
-            return ExplainExecution(self.workplace, client, prepared, plan, renew, spark, values, timeout)
-        assert isinstance(plan, SparkPlan)
-        return SparkExecution(self.workplace, client, prepared, plan, renew, spark, values, timeout)
+            return ExplainExecution(place, client, prepared, plan, renew, spark, values, timeout, query)
+        return SparkExecution(place, client, prepared, plan, renew, spark, values, timeout, query)
+
+    def _system(
+        self,
+        plan: SystemPlan,
+        prepared: Prepared,
+        values: Sequence[object],
+        client: Client,
+        settings: Settings,
+    ) -> Execution:
+        """The shadow answers with rows that we give it, or else Spark does."""
+        shadow, tables, user = self._shadow, self._tables, client.user
+        assert shadow is not None
+        found = systems.found(plan.tables, tables, settings.search_path, user)
+        keys = list(dict.fromkeys((each.schema, each.name) for each in plan.tables.values()))
+        other = plan.spark
+        if found != plan.tables and other is None:
+            raise SqlError("a table of the statement has changed", sqlstate="0A000", hint="prepare it again")
+        if other is not None and (found != plan.tables or self._long.among(user, keys)):
+            return self._on_spark(other, prepared, values, client, settings)
+
+        def ask(rows: Rows) -> Relay:
+            try:
+                return shadow.run(
+                    plan.sql,
+                    plan.parameters,
+                    values,
+                    user,
+                    settings,
+                    plan.columns,
+                    exact=plan.exact,
+                    rows=rows,
+                )
+            except TooManyRows:
+                self._long.note(user, rows)
+                raise
+
+        def compute() -> Execution:
+            assert other is not None
+            # It is in the registry as the relay that it helps out.
+            query = Query(client, prepared.sql, lambda _: None)
+            return self._on_spark(other, prepared, values, client, settings, query)
+
+        relay = SystemRelay(
+            prepared,
+            Turn(self._turns, user.name),
+            lambda: {key: tables.system_rows(key, user) for key in keys},
+            ask,
+            None if other is None else compute,
+            settings.statement_timeout,
+        )
+        return ListedRelay(self._registry, client, prepared, relay)
 
     def _change(self, plan: CatalogPlan, user: User, settings: Settings) -> Callable[[], Sequence[str]]:
         command, search_path, dialect = plan.command, settings.search_path, settings.dialect
@@ -208,29 +288,3 @@ class SparkEngine(Engine):
         # When the engine stops, what was not begun is cancelled.
         with suppress(RuntimeError):
             self._threads.submit(execution.work)
-
-
-class SparkConnection(Connection):
-    """One client. What it has begun and not closed is cancelled when it goes."""
-
-    def __init__(self, engine: SparkEngine, client: Client, settings: Settings) -> None:
-        self.client = client
-        self.settings = settings
-        self._engine = engine
-        self._begun: weakref.WeakSet[Execution] = weakref.WeakSet()
-
-    def prepare(self, sql: str, parameters: Sequence[int] = (), *, exact: bool = False) -> Prepared:
-        return self._engine._prepare(  # noqa: SLF001
-            sql, parameters, self._engine.now(self.client), self.settings, exact=exact
-        )
-
-    def execute(self, prepared: Prepared, parameters: Sequence[object] = ()) -> Execution:
-        execution = self._engine._execute(  # noqa: SLF001
-            prepared, parameters, self._engine.now(self.client), self.settings
-        )
-        self._begun.add(execution)
-        return execution
-
-    def close(self) -> None:
-        for execution in list(self._begun):
-            execution.close()

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from penstock.gateway.base import Client, Prepared, State
 from penstock.gateway.engine.plans import ExplainPlan, SparkPlan, sql
+from penstock.gateway.engine.registry import Query
 from penstock.gateway.engine.running import SparkExecution, Workplace
 from penstock.spark.session import is_connect
 
@@ -37,10 +38,11 @@ class ExplainExecution(SparkExecution):
         spark: SparkSession,
         values: Sequence[object] = (),
         timeout: float | None = None,
+        query: Query | None = None,
     ) -> None:
         # The engine may begin before the rest of this is done.
         self._explained = explained
-        super().__init__(place, client, prepared, explained.query, renew, spark, values, timeout)
+        super().__init__(place, client, prepared, explained.query, renew, spark, values, timeout, query)
 
     def _produce(self) -> None:
         command = self._explained.command

@@ -1,8 +1,8 @@
 """Understanding a statement: who answers it, what it needs and what it gives.
 
-Short statements never reach Spark: constants and questions about the catalog are the shadow's, a real
-PostgreSQL. It also describes queries for Spark in about a millisecond, where it accepts them; Spark's own
-analysis is asked where it does not.
+Short statements never reach Spark: constants, questions about the catalog and about the state of the system
+are the shadow's, a real PostgreSQL. It also describes queries for Spark in about a millisecond, where it
+accepts them; Spark's own analysis is asked where it does not.
 """
 
 from __future__ import annotations
@@ -29,10 +29,18 @@ from penstock.dialect.statements import (
 from penstock.errors import SqlError
 from penstock.gateway import types as pg
 from penstock.gateway.base import Column, Prepared, User
-from penstock.gateway.engine import shaping
+from penstock.gateway.engine import shaping, systems
 from penstock.gateway.engine.calls import Call, named
+from penstock.gateway.engine.exact import exact_types
 from penstock.gateway.engine.faults import translated
-from penstock.gateway.engine.plans import CatalogPlan, ExplainPlan, Path, ShadowPlan, SparkPlan
+from penstock.gateway.engine.plans import (
+    CatalogPlan,
+    ExplainPlan,
+    Path,
+    ShadowPlan,
+    SparkPlan,
+    SystemPlan,
+)
 from penstock.gateway.engine.registry import new_id
 from penstock.gateway.engine.sessions import Sessions
 
@@ -81,8 +89,8 @@ class Planner:
                 self._plans.move_to_end(key)
                 return found
         prepared = self._prepared(sql, oids, user, settings)
-        if exact and isinstance(prepared.plan, SparkPlan):
-            prepared = self._exact(prepared, prepared.plan, settings)
+        if exact:
+            prepared = exact_types(prepared, lambda plan: self._of_spark(plan, settings))
         self._keep(key, prepared)
         return prepared
 
@@ -122,6 +130,11 @@ class Planner:
         plan = self._within(command.offset, command.query, oids, user, settings)
         if isinstance(plan, SparkPlan):
             return Prepared(sql, command.tag, plan.parameters, (_QUERY_PLAN,), ExplainPlan(command, plan))
+        if isinstance(plan, SystemPlan):
+            text, told = self._system_described(sql, plan.tables, oids, user, settings)
+            spark = ExplainPlan(command, plan.spark) if isinstance(plan.spark, SparkPlan) else None
+            plan = SystemPlan(text, told.parameters, told.columns, plan.tables, spark)
+            return Prepared(sql, command.tag, plan.parameters, plan.columns, plan)
         shadowed = self._of_shadow(sql, oids, user, settings)
         return Prepared(sql, command.tag, shadowed.parameters, shadowed.columns, shadowed)
 
@@ -134,7 +147,7 @@ class Planner:
 
     def _within(
         self, offset: int, text: str, oids: Sequence[int], user: User, settings: Settings
-    ) -> SparkPlan | ShadowPlan:
+    ) -> SparkPlan | ShadowPlan | SystemPlan:
         """A query that stands in a statement: errors tell their place in the whole."""
         try:
             plan = self._query(text, oids, user, settings)
@@ -142,15 +155,29 @@ class Planner:
             if offset and error.position is not None:
                 error.position = max(0, error.position + offset)
             raise
+        if isinstance(plan, SystemPlan) and isinstance(plan.spark, SparkPlan):
+            return replace(plan, spark=replace(plan.spark, offset=offset))
         return replace(plan, offset=offset) if isinstance(plan, SparkPlan) else plan
 
     def _query(
         self, text: str, oids: Sequence[int], user: User, settings: Settings
-    ) -> SparkPlan | ShadowPlan:
+    ) -> SparkPlan | ShadowPlan | SystemPlan:
         analysis = analyse(text, settings.dialect)
         catalog = [ref for ref in analysis.relations if is_catalog(ref.path)]
         if analysis.catalog:
             return self._of_catalog(text, oids, user, settings)
+        refused: SqlError | None = None
+        system = systems.named(analysis, self._tables, settings.search_path, user)
+        if system is not None and self._shadow_usable():
+            try:
+                sql, told = self._system_described(text, system, oids, user, settings)
+                plan = SystemPlan(sql, told.parameters, told.columns, system, None)
+                spark = SparkPlan(text, analysis, system, {}, told.parameters, told.columns or ())
+                return plan if catalog else replace(plan, spark=spark)
+            except SqlError as error:
+                if catalog:
+                    raise
+                refused = error
         if catalog:
             raise SqlError(
                 "tables of the catalog cannot be joined with others: they are answered in different places",
@@ -158,7 +185,6 @@ class Planner:
                 position=catalog[0].position,
                 hint="ask for them in two statements",
             )
-        refused: SqlError | None = None
         if analysis.constant and analysis.dialect == "postgres" and self._shadow_usable():
             try:
                 return self._of_shadow(text, oids, user, settings)
@@ -182,6 +208,13 @@ class Planner:
         assert self._shadow is not None
         description = self._shadow.describe(text, oids, user, settings)
         return ShadowPlan(text, tuple(description.parameters), description.columns)
+
+    def _system_described(
+        self, text: str, tables: Mapping[Path, Relation], oids: Sequence[int], user: User, settings: Settings
+    ) -> tuple[str, Description]:
+        shadow = self._shadow
+        assert shadow is not None
+        return systems.described(text, tables, lambda sql: shadow.describe(sql, oids, user, settings))
 
     def _for_spark(
         self,
@@ -241,20 +274,6 @@ class Planner:
             raise translated(error, plan.sql) from error
         finally:
             plan.release(spark, name)
-
-    def _exact(self, prepared: Prepared, plan: SparkPlan, settings: Settings) -> Prepared:
-        """The same with the precision of numbers that PostgreSQL describes without one, as Spark has it."""
-        columns = plan.columns or ()
-        if not any(column.oid == pg.NUMERIC and column.typmod == -1 for column in columns):
-            return prepared
-        pairs = zip(columns, self._of_spark(plan, settings), strict=True)
-        found = tuple(
-            replace(column, type=spark.type)
-            if column.oid == pg.NUMERIC and column.typmod == -1 and pa.types.is_decimal(spark.type)
-            else column
-            for column, spark in pairs
-        )
-        return replace(prepared, columns=found, plan=replace(plan, columns=found))
 
     def _shadow_usable(self) -> bool:
         return self._shadow is not None and self._shadow.problem is None

@@ -99,6 +99,8 @@ class ShadowPlan:
     sql: str
     parameters: tuple[int, ...]
     columns: tuple[Column, ...] | None
+    exact: bool = False
+    """Whether ``columns`` has exactly the types that batches must have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,20 @@ class ExplainPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class SystemPlan:
+    """A query of system tables alone: the shadow answers it, with their rows."""
+
+    sql: str
+    parameters: tuple[int, ...]
+    columns: tuple[Column, ...] | None
+    tables: Mapping[Path, Relation]
+    """What it reads, but for the catalog's own."""
+    spark: SparkPlan | ExplainPlan | None
+    """What to do where the shadow cannot; None for what only PostgreSQL knows."""
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class CatalogPlan:
     """A change of the catalog."""
 
@@ -118,4 +134,4 @@ class CatalogPlan:
     """Names that the columns of a view's query have."""
 
 
-Plan = SparkPlan | ShadowPlan | ExplainPlan | CatalogPlan
+Plan = SparkPlan | ShadowPlan | SystemPlan | ExplainPlan | CatalogPlan

@@ -22,7 +22,7 @@ from penstock.gateway.base import Client, Column, Execution, Prepared, State
 from penstock.gateway.engine import shaping
 from penstock.gateway.engine.faults import CANCELED, too_large, translated
 from penstock.gateway.engine.plans import SparkPlan
-from penstock.gateway.engine.registry import Registry
+from penstock.gateway.engine.registry import Query, Registry
 from penstock.gateway.engine.spool import PIECE, Spool
 from penstock.spark.session import cancel_tag, estimated_bytes, is_connect, job_tag
 
@@ -65,7 +65,9 @@ class SparkExecution(Execution):
         spark: SparkSession,
         values: Sequence[object] = (),
         timeout: float | None = None,
+        query: Query | None = None,
     ) -> None:
+        """``query`` is given by who has it in the registry already."""
         self.tag = prepared.tag
         self.columns = prepared.columns
         self.client = client
@@ -85,7 +87,7 @@ class SparkExecution(Execution):
         self._fit: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
         self._collected: list[pa.RecordBatch] = []
         self._spool: Spool | None = None
-        self._query = place.registry.open(client, prepared.sql, self.cancel)
+        self._query = query or place.registry.open(client, prepared.sql, self.cancel)
         self.id = self._query.id
         self._timer = threading.Timer(timeout, self.cancel, [TIMEOUT]) if timeout else None
         try:

@@ -1,7 +1,12 @@
-"""A real PostgreSQL that knows our tables but none of their rows: it answers questions about the catalog."""
+"""A real PostgreSQL that knows our tables but none of their rows: it answers questions about the catalog.
+
+Rows of system tables come with the statement that asks for them.
+"""
 
 from __future__ import annotations
 
-from penstock.gateway.shadow.shadow import Description, Shadow
+from penstock.gateway.shadow.description import Description
+from penstock.gateway.shadow.feeding import TooManyRows
+from penstock.gateway.shadow.shadow import Shadow
 
-__all__ = ["Description", "Shadow"]
+__all__ = ["Description", "Shadow", "TooManyRows"]

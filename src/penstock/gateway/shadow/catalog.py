@@ -44,6 +44,7 @@ class Catalog:
         self._link: Link | None = None
         self._twins: dict[tuple[str, str], twins.Twin] = {}
         self._schemas: frozenset[str] = frozenset()
+        self._system: frozenset[str] = frozenset()
         self._roles: dict[str, frozenset[str]] = {}
         self._changed = 0
 
@@ -63,7 +64,8 @@ class Catalog:
         names |= {PUBLIC} | {schema for schema, _ in target}
         before = [((name, ""), twins.create_schema(name, OWNER)) for name in sorted(names - self._schemas)]
         between = list(twins.changes(self._twins, target))
-        people = [roles.role_of(user, names) for user in users]
+        self._system = frozenset(twin.schema for twin in target.values() if twin.system)
+        people = [roles.role_of(user, names, self._system) for user in users]
         gone = set(self._roles) - {role.name for role in people}
         after = [((name, ""), twins.drop_schema(name)) for name in sorted(self._schemas - names)]
         granted = [(("", ""), statement) for statement in roles.changes(self._roles, people)]
@@ -84,7 +86,7 @@ class Catalog:
     def admit(self, user: User) -> str:
         """The role of a user, who need not have been there at the last `sync`."""
         link = self._owner()
-        role = roles.role_of(user, self._schemas)
+        role = roles.role_of(user, self._schemas, self._system)
         for statement in roles.changes(self._roles, [role]):
             link.execute(statement)
         self._roles[role.name] = role.groups
@@ -94,7 +96,7 @@ class Catalog:
         """The role of a user, if nothing has to be done for it."""
         if self._link is None:
             return None
-        role = roles.role_of(user, self._schemas)
+        role = roles.role_of(user, self._schemas, self._system)
         return role.name if self._roles.get(role.name) == role.groups else None
 
     def _owner(self) -> Link:

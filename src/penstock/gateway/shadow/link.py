@@ -78,6 +78,22 @@ class Link:
             for row in range(result.ntuples)
         ]
 
+    def begin(self, statements: str) -> None:
+        """Begin a transaction with statements of ours, which may be long; it ends with `leave`."""
+        try:
+            # A client that reads slowly is not idle, whatever PostgreSQL thinks of this session.
+            timeout = "SET LOCAL idle_in_transaction_session_timeout TO 0"
+            self.conn.send_query(_bytes(f"BEGIN; {timeout}; {statements}"))
+        except psycopg.OperationalError as error:
+            raise PeerUnreachable("the shadow catalog went away") from error
+        while self.result() is not None:
+            pass
+
+    def leave(self) -> None:
+        """End a transaction, if there is one, and with it all that was set for it."""
+        if self.conn.transaction_status in (pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR):
+            self.execute("ROLLBACK")
+
     def apply(self, settings: Mapping[str, str]) -> None:
         """Make the session's settings these; ``search_path`` comes as SQL, the others as values."""
         wanted = {name: value for name, value in settings.items() if self._applied.get(name) != value}

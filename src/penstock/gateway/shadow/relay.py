@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from penstock.errors import PeerUnreachable, SqlError
+from penstock.gateway import types
 from penstock.gateway.base import Column, Relay
 from penstock.gateway.shadow.link import Link
 from penstock.gateway.shadow.texts import array
@@ -43,7 +45,11 @@ class ShadowRelay(Relay):
         revive: Callable[[], None],
         statement: tuple[str, Sequence[int], Sequence[bytes | None]],
         columns: tuple[Column, ...] | None,
+        *,
+        exact: bool = False,
+        before: str = "",
     ) -> None:
+        """``before`` are statements of ours that count for this one alone."""
         self.id = f"shadow-{next(_NUMBERS)}"
         self.tag = "SELECT"
         self.columns = columns
@@ -52,6 +58,8 @@ class ShadowRelay(Relay):
         self._done = done
         self._revive = revive
         self._statement = statement
+        self._exact = exact
+        self._before = before
         self._lock = threading.Lock()
         self._link: Link | None = None
         self._pulling = False
@@ -66,7 +74,7 @@ class ShadowRelay(Relay):
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         columns = self.columns or ()
-        schema = pa.schema([pa.field(column.name, column.type, column.nullable) for column in columns])
+        whole = not self._exact
         held: list[list[bytes | None]] = [[] for _ in columns]
         rows = size = 0
         for result in self._results(binary=False, plain=True):
@@ -77,10 +85,13 @@ class ShadowRelay(Relay):
                     values.append(value)
             rows += result.ntuples
             if rows >= _BATCH_ROWS or size >= _BATCH_BYTES:
-                yield _batch(schema, columns, held, rows)
+                whole = False
+                yield _batch(columns, held, rows)
                 held, rows, size = [[] for _ in columns], 0, 0
         if rows:
-            yield _batch(schema, columns, held, rows)
+            if whole:
+                self.columns = columns = tuple(map(_narrowed, columns, held))
+            yield _batch(columns, held, rows)
 
     def cancel(self, why: str = "canceling statement due to user request") -> None:
         with self._lock:
@@ -131,7 +142,7 @@ class ShadowRelay(Relay):
         fit = False
         try:
             while (result := self._next(link)) is not None:
-                self._answered = True
+                self._answered, self._before = True, ""
                 if result.ntuples:
                     yield result
             fit = True
@@ -152,6 +163,8 @@ class ShadowRelay(Relay):
         try:
             if plain:
                 link.apply(PLAIN)
+            if self._before:
+                link.begin(self._before)
             with self._lock:
                 if not self._over():
                     link.send(sql, values, parameters, binary, _CHUNK)
@@ -204,9 +217,16 @@ class ShadowRelay(Relay):
         return SqlError(self._why or "canceling statement due to user request", sqlstate=_CANCELED)
 
 
-def _batch(
-    schema: pa.Schema, columns: Sequence[Column], held: list[list[bytes | None]], rows: int
-) -> pa.RecordBatch:
+def _narrowed(column: Column, values: Sequence[bytes | None]) -> Column:
+    """A numeric without a precision, with as many digits behind the point as PostgreSQL shows."""
+    if column.oid != types.NUMERIC or column.typmod >= 0:
+        return column
+    scale = max((len(value.partition(b".")[2]) for value in values if value), default=0)
+    return replace(column, type=pa.decimal128(38, scale)) if scale < column.type.scale else column
+
+
+def _batch(columns: Sequence[Column], held: list[list[bytes | None]], rows: int) -> pa.RecordBatch:
+    schema = pa.schema([pa.field(column.name, column.type, column.nullable) for column in columns])
     arrays = [array(values, column.type) for column, values in zip(columns, held, strict=True)]
     if not arrays:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from penstock.gateway.base import User
@@ -24,13 +24,14 @@ class Role:
 def role_name(user: str) -> str:
     """The role of a user: the same name, unless PostgreSQL keeps it for itself."""
     name = fit(user, distinct=True)
-    return fit(f"~{name}", distinct=True) if not name or name in _TAKEN or name.startswith("pg_") else name
+    kept = not name or name in _TAKEN or name.startswith(("pg_", "~"))
+    return fit(f"~{name}", distinct=True) if kept else name
 
 
-def role_of(user: User, schemas: Iterable[str]) -> Role:
-    return Role(
-        role_name(user.name), frozenset(group_of(schema) for schema in schemas if user.may_read(schema))
-    )
+def role_of(user: User, schemas: Iterable[str], system: Collection[str] = ()) -> Role:
+    """``system`` are schemas of everybody: what is seen there is decided row by row."""
+    readable = (schema for schema in schemas if schema in system or user.may_read(schema))
+    return Role(role_name(user.name), frozenset(group_of(schema) for schema in readable))
 
 
 def changes(present: Mapping[str, frozenset[str]], roles: Iterable[Role]) -> list[str]:

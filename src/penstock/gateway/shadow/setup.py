@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Callable
 
 from penstock.gateway.base import DATABASE, PUBLIC
+from penstock.gateway.shadow import feeding
 from penstock.gateway.shadow.link import Link, literal
 from penstock.gateway.shadow.twins import create_schema
 
@@ -153,5 +154,9 @@ def _statements(version: str) -> str:
 
 def setup_key(version: str) -> str:
     """Tells one set-up from another: a folder that was made differently is made anew."""
-    text = "\n".join((version, OWNER, *_ONE_DATABASE, _statements(version), create_schema(PUBLIC, OWNER)))
+    made = (
+        create_schema(PUBLIC, OWNER),
+        feeding.view("s", "t", [("a", "text", False), ("b", "text[]", False)]),
+    )
+    text = "\n".join((version, OWNER, *_ONE_DATABASE, _statements(version), *made))
     return hashlib.sha256(text.encode()).hexdigest()

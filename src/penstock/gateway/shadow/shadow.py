@@ -7,17 +7,18 @@ import re
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock.errors import PeerUnreachable, PenstockError, SqlError
 from penstock.gateway import types
 from penstock.gateway.base import Column, Relay, TableInfo, User
-from penstock.gateway.shadow import programs
+from penstock.gateway.shadow import feeding, programs
 from penstock.gateway.shadow.catalog import Catalog
 from penstock.gateway.shadow.cluster import Cluster
+from penstock.gateway.shadow.description import Description, described
 from penstock.gateway.shadow.link import Link, quoted
 from penstock.gateway.shadow.older import renewed
 from penstock.gateway.shadow.pool import Pool
@@ -26,7 +27,7 @@ from penstock.gateway.shadow.relay import ShadowRelay
 from penstock.gateway.shadow.values import dump
 
 if TYPE_CHECKING:
-    from psycopg.pq.abc import PGresult
+    import pyarrow as pa
 
     from penstock.gateway.settings import Settings
 
@@ -42,16 +43,8 @@ _INDETERMINATE = "42P18"
 _NUMBERED = re.compile(r"\$(\d+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
-    """Types of a statement's parameters and columns; ``columns`` is None for one that gives no rows."""
-
-    parameters: tuple[int, ...]
-    columns: tuple[Column, ...] | None
-
-
 class Shadow:
-    """A PostgreSQL with empty twins of our tables. Thread-safe.
+    """A PostgreSQL with twins of our tables, empty but for system tables. Thread-safe.
 
     It is a help and not a need: `start` never fails, and whoever wants to use it looks at `problem` first.
     """
@@ -144,17 +137,26 @@ class Shadow:
         user: User,
         settings: Settings,
         columns: Sequence[Column] | None,
+        *,
+        exact: bool = False,
+        rows: Mapping[tuple[str, str], pa.Table] | None = None,
     ) -> Relay:
-        """A query under the user's role. It begins when its rows are asked for."""
+        """A query under the user's role. It begins when its rows are asked for.
+
+        ``rows`` are what its system tables hold; raises `TooManyRows`. With ``exact``, batches have the types
+        of ``columns`` also where PostgreSQL's types leave them open.
+        """
         oids = [types.TEXT if oid == types.UNKNOWN else oid for oid in parameters]
         oids += [0] * (len(values) - len(oids))
         wanted = _session(settings)
         return ShadowRelay(
             lambda: self._tried(lambda: self._taken(self._pool, user, wanted)),
-            lambda link, fit: self._pool.give(link) if fit else self._pool.drop(link),
+            self._returned,
             self._revive,
             (renewed(sql), oids, [dump(value) for value in values]),
             None if columns is None else tuple(columns),
+            exact=exact,
+            before=feeding.statements(rows) if rows else "",
         )
 
     # ---------------------------------------------------------------- how
@@ -165,7 +167,7 @@ class Shadow:
             given = list(parameters)
             while True:
                 try:
-                    return _description(link.describe(sql, given))
+                    return described(link.describe(sql, given))
                 except SqlError as error:
                     number = _NUMBERED.search(error.what)
                     place = int(number[1]) if number and error.sqlstate == _INDETERMINATE else 0
@@ -189,6 +191,15 @@ class Shadow:
             pool.drop(link)
             raise
         return link
+
+    def _returned(self, link: Link, fit: bool) -> None:
+        if fit:
+            # One that is still in a transaction is not taken back.
+            with suppress(PenstockError):
+                link.leave()
+            self._pool.give(link)
+        else:
+            self._pool.drop(link)
 
     def _clear(self, role: str | None = None) -> None:
         for pool in (self._pool, self._describers):
@@ -279,18 +290,3 @@ def _session(settings: Settings) -> dict[str, str]:
         "application_name": settings.application_name,
         "statement_timeout": str(max(1, round(timeout * 1000))),
     }
-
-
-def _description(result: PGresult) -> Description:
-    parameters = tuple(
-        types.TEXT if (oid := result.param_type(number)) in (0, types.UNKNOWN) else oid
-        for number in range(result.nparams)
-    )
-    if not result.nfields:
-        return Description(parameters, None)
-    columns = []
-    for number in range(result.nfields):
-        oid, typmod = result.ftype(number), result.fmod(number)
-        name = (result.fname(number) or b"").decode("utf-8", "replace")
-        columns.append(Column(name, types.arrow_type(oid, typmod), oid, typmod))
-    return Description(parameters, tuple(columns))

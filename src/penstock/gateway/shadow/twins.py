@@ -1,14 +1,15 @@
-"""Empty twins of our tables: what there is, what there should be, and the statements in between."""
+"""Twins of our tables, without their rows: what there is, what there should be, and how to get there."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.gateway import types
 from penstock.gateway.base import PUBLIC, TableInfo
+from penstock.gateway.shadow import feeding
 from penstock.gateway.shadow.link import literal, quoted
 
 if TYPE_CHECKING:
@@ -29,12 +30,16 @@ class Twin:
     name: str
     view: bool
     columns: tuple[tuple[str, str, bool], ...]
+    system: bool = field(default=False, compare=False)
+    """Whether it gets rows with a statement. It does not show in what is there, and never changes."""
 
     @property
     def path(self) -> tuple[str, str]:
         return self.schema, self.name
 
     def create(self) -> str:
+        if self.system:
+            return feeding.view(self.schema, self.name, self.columns)
         place = f"{quoted(self.schema)}.{quoted(self.name)}"
         if self.view:
             columns = ", ".join(f"NULL::{ddl} AS {quoted(name)}" for name, ddl, _ in self.columns)
@@ -51,20 +56,21 @@ class Twin:
 def twin(table: TableInfo, ddl: Callable[[pa.DataType], str]) -> Twin:
     """What stands for a table."""
     columns: dict[str, tuple[str, bool]] = {}
-    for number, field in enumerate(table.columns):
+    for number, column in enumerate(table.columns):
         if number == _COLUMNS:
             break
-        name = fit(field.name) or f"column{number + 1}"
+        name = fit(column.name) or f"column{number + 1}"
         if name in columns:
-            name = _distinct(f"{field.name}.{number}")
-        columns[name] = (ddl(field.type), not field.nullable)
+            name = _distinct(f"{column.name}.{number}")
+        columns[name] = (ddl(column.type), not column.nullable)
     # PostgreSQL refuses tables with columns of these names, but not views.
-    view = table.kind == "view" or not _SYSTEM_COLUMNS.isdisjoint(columns)
+    view = table.kind != "table" or not _SYSTEM_COLUMNS.isdisjoint(columns)
     return Twin(
         fit(table.schema),
         fit(table.name),
         view,
         tuple((name, written, needed and not view) for name, (written, needed) in columns.items()),
+        system=table.kind == "system",
     )
 
 

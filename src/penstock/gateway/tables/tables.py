@@ -115,6 +115,13 @@ class Tables:
             return self._framed(key, "table", published.columns, published.frame)
         return None
 
+    def system_rows(self, key: Key, user: User) -> pa.Table:
+        """What a system table holds now, as far as this user may see it."""
+        for provider in self._providers.get(key[0], ()):
+            if key[1] in provider.tables():
+                return provider.rows(key[1], user)
+        raise naming.unknown(key, ())
+
     def function(self, name: str, arguments: Sequence[str], user: User) -> Relation:
         """What a table function gives for these arguments: ``checkpoint(run, stage[, table])``."""
         if name.lower() != "checkpoint":
