@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from penstock.errors import SqlError
 from penstock.gateway.base import PUBLIC, TableInfo, User
-from penstock.gateway.shadow import roles, twins
+from penstock.gateway.shadow import definitions, roles, twins
 from penstock.gateway.shadow.link import Link
 from penstock.gateway.shadow.setup import OWNER
 
@@ -24,6 +24,7 @@ _VACUUM = "VACUUM (ANALYZE) " + ", ".join(
         "pg_depend",
         "pg_shdepend",
         "pg_rewrite",
+        "pg_view_text",
         "pg_auth_members",
     )
 )
@@ -43,6 +44,7 @@ class Catalog:
         self._connect = connect
         self._link: Link | None = None
         self._twins: dict[tuple[str, str], twins.Twin] = {}
+        self._definitions: dict[tuple[str, str], str] = {}
         self._schemas: frozenset[str] = frozenset()
         self._roles: dict[str, frozenset[str]] = {}
         self._changed = 0
@@ -63,6 +65,7 @@ class Catalog:
         names |= {PUBLIC} | {schema for schema, _ in target}
         before = [((name, ""), twins.create_schema(name, OWNER)) for name in sorted(names - self._schemas)]
         between = list(twins.changes(self._twins, target))
+        between += definitions.changes(self._definitions, definitions.wanted(tables))
         people = [roles.role_of(user, names) for user in users]
         gone = set(self._roles) - {role.name for role in people}
         after = [((name, ""), twins.drop_schema(name)) for name in sorted(self._schemas - names)]
@@ -108,6 +111,7 @@ class Catalog:
 
     def _read(self, link: Link) -> None:
         self._twins = twins.present_from(link.execute(twins.PRESENT))
+        self._definitions = definitions.present_from(link.execute(definitions.PRESENT))
         self._schemas = frozenset(str(name) for (name,) in link.execute(twins.SCHEMAS))
         self._roles = roles.present_from(link.execute(roles.PRESENT))
 

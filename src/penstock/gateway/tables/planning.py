@@ -11,7 +11,7 @@ from penstock.dialect.commands import CreateTable, CreateView
 from penstock.errors import SqlError
 from penstock.gateway.base import PUBLIC, User
 from penstock.gateway.tables import columns as shapes
-from penstock.gateway.tables import files, formats, given, paths
+from penstock.gateway.tables import files, formats, given, naming, paths
 from penstock.gateway.tables.paths import Roots
 from penstock.gateway.tables.relation import Key, Relation
 from penstock.gateway.tables.shelf import Shelf
@@ -84,7 +84,7 @@ class Planner:
         for field, name in zip(schema.fields, chosen, strict=True):
             field.name = name
         schema.names = list(chosen)
-        return ViewSpec(text, needs, shapes.columns_ddl(schema), chosen)
+        return ViewSpec(text, needs, shapes.columns_ddl(schema), chosen, _written(command))
 
     def written(self, sql: str, user: User) -> Spec:
         """What a statement says that somebody wrote into the catalog by hand."""
@@ -142,6 +142,14 @@ def _translated(analysis: Analysis, relations: dict[tuple[str, ...], Relation]) 
 
     spell = translate if analysis.dialect == "postgres" else respell
     return spell(analysis.tree, target=target)
+
+
+def _written(command: CreateView) -> str:
+    """The author's query, under the names that the statement gives to its columns."""
+    if not command.columns:
+        return command.query
+    names = ", ".join(naming.identifier(name) for name in command.columns)
+    return f"SELECT * FROM (\n{command.query}\n) AS {naming.identifier(command.name[-1])} ({names})"
 
 
 def _check_lasting(analysis: Analysis) -> None:

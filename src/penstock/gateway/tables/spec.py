@@ -47,6 +47,8 @@ class ViewSpec:
     columns: str
     names: tuple[str, ...]
     """The names of the columns, in order."""
+    written: str = ""
+    """The query as its author wrote it, for people to read; empty where that was not kept."""
 
 
 Spec = TableSpec | ViewSpec
@@ -90,6 +92,8 @@ def encode(key: Key, spec: Spec) -> str:
         )
     begin = f"CREATE VIEW {name} ({', '.join(map(backquoted, spec.names))}) AS\n"
     head = {"view": [[list(need) for need in spec.needs], spec.columns, list(spec.names), len(begin)]}
+    if spec.written:
+        head["written"] = [spec.written]
     return f"{_head(head)}{begin}{spec.query}"
 
 
@@ -104,7 +108,8 @@ def decode(sql: str) -> Spec | None:
             path, form, options, columns = head["table"]
             return TableSpec(path, form, options, columns)
         needs, columns, names, skip = head["view"]
-        return ViewSpec(sql[found.end() + skip :], tuple((s, n) for s, n in needs), columns, tuple(names))
+        query, (written,) = sql[found.end() + skip :], head.get("written", [""])
+        return ViewSpec(query, tuple((s, n) for s, n in needs), columns, tuple(names), written)
     except (ValueError, LookupError, TypeError) as error:
         raise CatalogError(
             f"the comment before the statement cannot be read: {error}", hint="drop it, and create it again"

@@ -22,7 +22,7 @@ from penstock.gateway.tables.provider import Provider
 from penstock.gateway.tables.published import Publications
 from penstock.gateway.tables.relation import Bindings, Key, Relation
 from penstock.gateway.tables.shelf import Entry, Shelf, broken
-from penstock.gateway.tables.spec import TableSpec
+from penstock.gateway.tables.spec import TableSpec, ViewSpec
 from penstock.storage import Storage
 from penstock.store import Store
 from penstock.tables import spark_schema
@@ -146,7 +146,7 @@ class Tables:
                 for table, schema in provider.tables().items():
                     found[name, table] = TableInfo(name, table, "system", schema)
         for entry in self._shelf.entries():
-            found[entry.key] = TableInfo(*entry.key, entry.kind, entry.arrow)
+            found[entry.key] = TableInfo(*entry.key, entry.kind, entry.arrow, _definition(entry))
         return [found[key] for key in sorted(found) if self.readable(key[0], user)]
 
     def schemas(self, user: User) -> list[str]:
@@ -303,6 +303,10 @@ class Tables:
 
         types = columns.ddl_types(spark_schema(schema))
         return Relation(*key, kind, schema, types, bind, self._bindings)
+
+
+def _definition(entry: Entry) -> str:
+    return (entry.spec.written or entry.spec.query) if isinstance(entry.spec, ViewSpec) else ""
 
 
 def _configured_spec(table: TableConfig) -> TableSpec:
