@@ -236,7 +236,9 @@ class Planner:
         """The columns as Spark's analysis finds them."""
         spark, name = self._sessions.of(settings.timezone), new_id()
         try:
-            return shaping.described(plan.frame(spark, name).schema)
+            found = shaping.described(plan.frame(spark, name).schema)
+            # What numeric parameters make of a column is known with their values.
+            return shaping.opened(found) if pg.NUMERIC in plan.parameters else found
         except Exception as error:
             raise translated(error, plan.sql) from error
         finally:
