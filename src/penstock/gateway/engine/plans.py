@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from penstock.errors import SqlError
 from penstock.gateway.base import Column
 from penstock.gateway.engine.arguments import arguments, kinds_of
 from penstock.gateway.engine.calls import Call
+from penstock.gateway.engine.faults import UNREADABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -81,6 +83,13 @@ class SparkPlan:
     def frame(self, spark: SparkSession, query: str, values: Sequence[object] = ()) -> DataFrame:
         """The query, analysed by Spark but not run."""
         return sql(spark, self.text(spark, query, values), values, len(self.parameters))
+
+    def failed(self, error: SqlError) -> None:
+        """Have tables looked at whose files it may be that could not be read."""
+        if error.sqlstate in UNREADABLE:
+            for relation in self.relations.values():
+                with suppress(Exception):
+                    relation.doubt()
 
     def release(self, spark: SparkSession, query: str) -> None:
         for relation in self.relations.values():

@@ -14,9 +14,9 @@ from penstock.dialect.commands import CreateSchema, CreateTable, CreateView, Dro
 from penstock.errors import CatalogConflict, DuplicateName, SqlError, TerminalError
 from penstock.gateway.base import User
 from penstock.gateway.tables import naming
+from penstock.gateway.tables.entry import Entry, dependents
 from penstock.gateway.tables.planning import Planner
 from penstock.gateway.tables.relation import Key
-from penstock.gateway.tables.shelf import Entry, dependents
 from penstock.gateway.tables.spec import Spec, ViewSpec, encode
 
 if TYPE_CHECKING:

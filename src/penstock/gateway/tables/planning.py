@@ -16,6 +16,7 @@ from penstock.gateway.tables.paths import Roots
 from penstock.gateway.tables.relation import Key, Relation
 from penstock.gateway.tables.shelf import Shelf
 from penstock.gateway.tables.spec import Spec, TableSpec, ViewSpec, reference, resolved
+from penstock.gateway.tables.summary import summary
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -57,10 +58,12 @@ class Planner:
         options = formats.guarded(kind, path, formats.checked_options(kind, {**own, **command.options}))
         try:
             wanted = given.parsed(command.columns) if command.columns else None
-            schema = files.look(self._shelf.spark, TableSpec(self._roots.opened(path), kind, options), wanted)
+            opened = TableSpec(self._roots.opened(path), kind, options)
+            seen = "" if wanted else summary(opened)
+            schema = files.look(self._shelf.spark, opened, wanted)
         except Exception as error:
             raise files.told(error, f"{path} cannot be read as {kind}") from error
-        return TableSpec(path, kind, options, shapes.columns_ddl(schema))
+        return TableSpec(path, kind, options, shapes.columns_ddl(schema), seen)
 
     def opened(self, spec: Spec) -> Spec:
         """What the catalog says, ready to be built: what it may read can have changed since it was made."""

@@ -16,12 +16,13 @@ from penstock.errors import PenstockError, SqlError
 from penstock.gateway.base import PUBLIC, TableInfo, User
 from penstock.gateway.tables import arrow_files, checkpoint, columns, formats, naming
 from penstock.gateway.tables.catalogued import Catalogued, key_of
+from penstock.gateway.tables.entry import Entry, broken
 from penstock.gateway.tables.paths import Roots, plain
 from penstock.gateway.tables.planning import Planner
 from penstock.gateway.tables.provider import Provider
 from penstock.gateway.tables.published import Publications
 from penstock.gateway.tables.relation import Bindings, Key, Relation
-from penstock.gateway.tables.shelf import Entry, Shelf, broken
+from penstock.gateway.tables.shelf import Shelf
 from penstock.gateway.tables.spec import TableSpec, ViewSpec
 from penstock.storage import Storage
 from penstock.store import Store
@@ -37,6 +38,8 @@ _log = logging.getLogger(__name__)
 
 _POLL = 1.0
 _MEND_EVERY = 10.0
+_WATCH_EVERY, _SHARE = 2.0, 20
+"""Seconds between two looks at the files of all tables, which may take one part in so many of the time."""
 
 
 class Tables:
@@ -223,7 +226,7 @@ class Tables:
         self._shelf.close()
 
     def _follow(self) -> None:
-        cursor, mended = 0, time.monotonic()
+        cursor, mended, watched = 0, time.monotonic(), 0.0
         while not self._stopped.is_set():
             try:
                 cursor = cursor or self._store.revision()
@@ -232,6 +235,9 @@ class Tables:
                 if time.monotonic() - mended > _MEND_EVERY:
                     self._shelf.mend()
                     mended = time.monotonic()
+                if (begin := time.monotonic()) > watched:
+                    self._shelf.watch()
+                    watched = time.monotonic() + max(_WATCH_EVERY, _SHARE * (time.monotonic() - begin))
                 _, cursor = self._store.watch(HEAD, cursor, _POLL)
             except PenstockError as error:
                 _log.warning("the catalog cannot be followed: %s", error.what)
@@ -285,7 +291,8 @@ class Tables:
 
             return self._shelf.bind(entry, spark, query, needed)
 
-        return Relation(*entry.key, entry.kind, entry.arrow, entry.types, bind, self._bindings)
+        doubt = partial(self._shelf.doubt, entry.key)
+        return Relation(*entry.key, entry.kind, entry.arrow, entry.types, bind, self._bindings, doubt)
 
     def _of_provider(self, provider: Provider, key: Key, schema: pa.Schema, user: User) -> Relation:
         simple = arrow_files.plain_schema(schema)
