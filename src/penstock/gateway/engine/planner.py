@@ -23,6 +23,7 @@ from penstock.dialect.statements import (
     Drop,
     Explain,
     Query,
+    Rename,
     Unsupported,
     classify,
 )
@@ -104,7 +105,7 @@ class Planner:
         if isinstance(command, CreateView):
             names = self._view_columns(command, user, settings)
             return Prepared(sql, command.tag, plan=CatalogPlan(command, names))
-        if isinstance(command, (CreateTable, CreateSchema, Drop)):
+        if isinstance(command, (CreateTable, CreateSchema, Drop, Rename)):
             return Prepared(sql, command.tag, plan=CatalogPlan(command))
         if isinstance(command, Unsupported):
             raise command.error()

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.dialect.statements import CreateSchema, CreateTable, CreateView, Drop, Explain
+from penstock.dialect.statements import CreateSchema, CreateTable, CreateView, Drop, Explain, Rename
 from penstock.dialect.translate import Target, respell, translate
 from penstock.errors import SqlError
 from penstock.gateway.base import Column
@@ -122,7 +122,7 @@ class ExplainPlan:
 class CatalogPlan:
     """A change of the catalog."""
 
-    command: CreateView | CreateTable | CreateSchema | Drop
+    command: CreateView | CreateTable | CreateSchema | Drop | Rename
     columns: tuple[str, ...] = ()
     """Names that the columns of a view's query have."""
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.dialect.commands import CreateSchema, CreateTable, CreateView, Drop
+    from penstock.dialect.commands import CreateSchema, CreateTable, CreateView, Drop, Rename
 
 _log = logging.getLogger(__name__)
 
@@ -205,6 +205,12 @@ class Tables:
         from penstock.gateway.tables.changes import Changes
 
         return Changes(self, self._catalog, self._planner).drop(command, user, search_path)
+
+    def rename(self, command: Rename, *, user: User, search_path: Sequence[str] = (PUBLIC,)) -> list[str]:
+        """Carry out an ALTER … RENAME; views that read it go on reading it. What comes back are notices."""
+        from penstock.gateway.tables.renaming import Renames
+
+        return Renames(self, self._catalog, self._planner).rename(command, user, search_path)
 
     # following
 
