@@ -251,3 +251,26 @@ def test_a_later_with_query_is_a_table_for_who_names_it_before() -> None:
     found = analyse("WITH RECURSIVE a AS (SELECT * FROM b), b AS (SELECT * FROM b, a) SELECT * FROM a, b")
     assert [relation.path for relation in found.relations] == [("b",)]
     assert [relation.position for relation in found.relations] == [35]
+
+
+@pytest.mark.parametrize(
+    ("sql", "catalog"),
+    [
+        (
+            "SELECT has_any_column_privilege(relname) AS update, 1 AS select, 2 AS from FROM pg_class",
+            True,
+        ),
+        ("SELECT relname AS select FROM pg_class AS c JOIN pg_namespace AS n ON true", True),
+        # What looks like a name behind AS and is none must not hide a table.
+        ("SELECT 1 AS select, t.as FROM secret t", False),
+        ("SELECT 1 AS select, 2 AS as FROM secret", False),
+        ('SELECT 1 AS select, "as" FROM secret', False),
+        ("WITH x AS (DELETE FROM pg_class RETURNING 1 AS select) SELECT 1 AS select FROM pg_class", False),
+    ],
+)
+def test_names_that_are_words_elsewhere(sql: str, catalog: bool) -> None:
+    if catalog:
+        assert analyse(sql).catalog
+    else:
+        with pytest.raises(SqlError):
+            analyse(sql)

@@ -43,10 +43,28 @@ def relations(tokens: Sequence[Token]) -> Found | None:
     """The catalog relations with their places; None unless it is sure that there are some, and no others."""
     if tokens[0].kind != WORD or tokens[0].value not in ("select", "with"):
         return None
+    tokens = _without_aliases(tokens)
     if any(token.kind == WORD and token.value in _WRITES for token in tokens):
         return None
     walk = _Walk(tokens)
     return tuple(walk.found) if walk.run() and walk.found else None
+
+
+def _without_aliases(tokens: Sequence[Token]) -> list[Token]:
+    """The tokens without names behind AS, which may be words that mean something elsewhere: ``AS select``.
+
+    A column that is called so (``t.as``) is none of them, nor is an AS that is itself such a name.
+    """
+    kept: list[Token] = []
+    before, names = "", False
+    for token in tokens:
+        if names and token.kind == WORD and token.value not in ("not", "materialized"):
+            names = False
+        else:
+            names = token.kind == WORD and token.value == "as" and before != "."
+            kept.append(token)
+        before = token.text
+    return kept
 
 
 class _Walk:

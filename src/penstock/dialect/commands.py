@@ -293,6 +293,20 @@ class Drop:
 
 
 @dataclass(frozen=True, slots=True)
+class Rename:
+    """``kind`` is ``view``, or ``table``, by which PostgreSQL means views, too."""
+
+    kind: str
+    name: tuple[str, ...]
+    to: str
+    if_exists: bool = False
+
+    @property
+    def tag(self) -> str:
+        return f"ALTER {self.kind.upper()}"
+
+
+@dataclass(frozen=True, slots=True)
 class Unsupported:
     """A statement that is understood and not carried out; `error` says so to the client."""
 
@@ -334,5 +348,6 @@ Command = (
     | CreateTable
     | CreateSchema
     | Drop
+    | Rename
     | Unsupported
 )

@@ -36,6 +36,7 @@ from penstock.dialect.commands import (
     PrepareStatement,
     Query,
     Release,
+    Rename,
     Reset,
     Rollback,
     RollbackTo,
@@ -75,6 +76,7 @@ __all__ = [
     "PrepareStatement",
     "Query",
     "Release",
+    "Rename",
     "Reset",
     "Rollback",
     "RollbackTo",
@@ -163,6 +165,10 @@ def _show(reader: Reader) -> Command:
     return tables.spark_show(reader) or settings.show(reader)
 
 
+def _alter(reader: Reader) -> Command:
+    return tables.rename(reader) or _unsupported(reader, "alter")
+
+
 def _unsupported(reader: Reader, word: str) -> Command:
     tag = word.upper()
     words = [token.value.upper() for token in reader.tokens[:2] if token.kind == WORD]
@@ -199,6 +205,7 @@ _READERS: dict[str, Callable[[Reader], Command]] = {
     "explain": tables.explain,
     "create": tables.create,
     "drop": tables.drop,
+    "alter": _alter,
     "describe": tables.describe,
     "desc": tables.describe,
 }

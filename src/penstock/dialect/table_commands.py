@@ -10,6 +10,7 @@ from penstock.dialect.commands import (
     Drop,
     Explain,
     Query,
+    Rename,
     Unsupported,
 )
 from penstock.dialect.lexing import IDENTIFIER, NUMBER, STRING, WORD
@@ -222,6 +223,21 @@ def drop(reader: Reader) -> Command:
     behaviour = reader.take_one("cascade", "restrict")
     reader.end()
     return Drop("schema" if kind == "database" else kind, tuple(names), if_exists, behaviour == "cascade")
+
+
+def rename(reader: Reader) -> Command | None:
+    """``ALTER TABLE`` or ``ALTER VIEW`` with a new name; None for any other ALTER."""
+    reader.expect("alter")
+    kind = reader.take_one("view", "table")
+    if kind is None:
+        return None
+    if_exists = reader.take("if", "exists")
+    name = reader.path()
+    if not reader.take("rename", "to"):
+        return None
+    to = reader.name()
+    reader.end()
+    return Rename(kind, name, to, if_exists)
 
 
 def spark_show(reader: Reader) -> Command | None:

@@ -171,6 +171,8 @@ class TableInfo:
     name: str
     kind: str
     columns: pa.Schema
+    definition: str = ""
+    """The query of a view, as its author wrote it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,17 @@ def test_values(gateway: Gateway) -> None:
     asyncio.run(run())
 
 
+def test_numbers_keep_their_digits(gateway: Gateway) -> None:
+    async def run() -> None:
+        async with connected(gateway) as connection:
+            sql = "SELECT $1::numeric, money * $1 FROM kinds WHERE id = 1"
+            for given, product in (("1.5", "18.510"), ("0.10", "1.2340")):
+                row = await connection.fetchrow(sql, Decimal(given))
+                assert [str(value) for value in row] == [given, product]
+
+    asyncio.run(run())
+
+
 def test_parameters(gateway: Gateway) -> None:
     async def run() -> None:
         async with connected(gateway) as connection:

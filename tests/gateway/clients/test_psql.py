@@ -97,6 +97,8 @@ def test_every_command_about_the_catalog(gateway: Gateway) -> None:
         (r"\d kinds", "instant|timestamp with time zone"),
         (r"\d kinds", "pair|json"),
         (r"\dn", "secret|"),
+        (r"\sv desk.europe", "SELECT n_name FROM nation WHERE n_regionkey = 3"),
+        (r"\pset tuples_only off \\ \d+ desk.europe", "View definition:\nSELECT n_name FROM nation WHERE"),
         (r"\du", "ann|"),
         (r"\l", "penstock|"),
         (r"\conninfo", 'database "penstock" as user "ann"'),

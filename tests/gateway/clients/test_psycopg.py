@@ -53,6 +53,19 @@ def test_parameters(connection: Connection, binary: bool) -> None:
     assert back == tuple(SAMPLES[name] for name in names)
 
 
+@pytest.mark.parametrize("mark", ["%b", "%t"])
+def test_numbers_keep_their_digits(connection: Connection, mark: str) -> None:
+    sql = f"SELECT {mark}, {mark}::numeric, money * {mark}, money - {mark} FROM kinds WHERE money > {mark}"
+    for binary in (False, True):
+        cursor = connection.cursor(binary=binary)
+        [row] = cursor.execute(
+            sql, [Decimal(n) for n in ("1.50", "0", "1.5", "0.340", "12.3399999")]
+        ).fetchall()
+        assert [str(value) for value in row] == ["1.50", "0", "18.510", "12.000"]
+    with pytest.raises(errors.NumericValueOutOfRange, match="39 digits"):
+        connection.execute(f"SELECT {mark} FROM kinds", [Decimal("1" * 39)])
+
+
 def test_nulls_and_lists(connection: Connection) -> None:
     sql = "SELECT n_name, %s::int FROM nation WHERE n_nationkey = ANY(%s) AND %s IS NULL ORDER BY 1"
     assert connection.execute(sql, (None, [1, 2], None)).fetchall() == [("ARGENTINA", None), ("BRAZIL", None)]

@@ -109,7 +109,7 @@ def test_what_is_buried_in_a_trace_of_java_is_told() -> None:
     )
     error = translated(Py4JJavaError(head + cause))
     assert error.what == "Encountered error while reading file f.parquet. Column [a] is another."
-    assert error.sqlstate == "58030" and "CREATE" in str(error.hint)
+    assert error.sqlstate == "58030" and "say it again" in str(error.hint)
     error = translated(
         Py4JJavaError(f"{head}Broken pipe\n\tat org.apache.spark.Threads.go(Threads.scala:12)")
     )

@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -18,6 +19,7 @@ from penstock.gateway.base import Relay, User
 from penstock.gateway.engine import SparkEngine
 from penstock.gateway.shadow import Shadow
 from penstock.gateway.tables import Tables
+from penstock.gateway.tables.summary import UNKNOWN
 from penstock.storage import Storage
 from penstock.store import open_store
 from tests.gateway.engine.conftest import PEOPLE
@@ -30,8 +32,12 @@ EVE = User("eve", schemas=frozenset({"other"}))
 
 
 @pytest.fixture(scope="module")
-def together(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkEngine]:
-    folder = tmp_path_factory.mktemp("engine")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("engine")
+
+
+@pytest.fixture(scope="module")
+def together(spark: SparkSession, folder: Path) -> Iterator[SparkEngine]:
     pq.write_table(PEOPLE, folder / "people.parquet")
     with ExitStack() as stack:
         shadow = Shadow(folder / "shadow")
@@ -89,6 +95,42 @@ def test_views_and_tables_come_and_go(together: SparkEngine, tmp_path: Path) -> 
     with pytest.raises(SqlError) as caught:
         client.prepare("SELECT * FROM grown")
     assert caught.value.sqlstate == "42P01"
+
+
+def test_a_table_gets_the_columns_that_its_files_have(together: SparkEngine, folder: Path) -> None:
+    client, sql = connected(together), "SELECT * FROM moving"
+    pq.write_table(pa.table({"a": [1]}), folder / "moving.parquet")
+    rows(client, "CREATE TABLE moving USING parquet LOCATION 'moving.parquet'")
+    assert rows(client, sql) == [(1,)]
+    pq.write_table(pa.table({"b": ["x"], "c": [1.5]}), folder / "moving.parquet")
+    with pytest.raises(SqlError) as caught:
+        rows(client, sql)
+    assert caught.value.sqlstate == "40001"
+    assert rows(client, sql) == [("x", 1.5)] and rows(client, "SELECT c FROM moving") == [(1.5,)]
+    named = (
+        "SELECT attname FROM pg_attribute WHERE attrelid = 'moving'::regclass AND attnum > 0 ORDER BY attnum"
+    )
+    assert rows(client, named) == [("b",), ("c",)]
+    pq.write_table(pa.table({"b": [7], "c": [1.5], "d": [True]}), folder / "moving.parquet")
+    with pytest.raises(SqlError):
+        rows(client, sql)
+    assert rows(client, sql) == [(7, 1.5, True)]
+    rows(client, "DROP TABLE moving")
+
+
+def test_a_read_that_fails_is_a_reason_to_look_at_the_files(
+    together: SparkEngine, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.gateway.tables.shelf.summary", lambda _: UNKNOWN)
+    client, sql = connected(together), "SELECT count(a) FROM doubtful"
+    pq.write_table(pa.table({"a": [1]}), folder / "doubtful.parquet")
+    rows(client, "CREATE TABLE doubtful USING parquet LOCATION 'doubtful.parquet'")
+    pq.write_table(pa.table({"a": ["x", "y"]}), folder / "doubtful.parquet")
+    with pytest.raises(SqlError) as caught:
+        rows(client, sql)
+    assert caught.value.sqlstate == "58030"
+    assert rows(client, sql) == [(2,)]
+    rows(client, "DROP TABLE doubtful")
 
 
 def test_errors_are_those_of_postgres(together: SparkEngine) -> None:

@@ -115,6 +115,76 @@ def test_parameters_of_every_type(engine: SparkEngine, oid: int, value: object, 
     assert rows(connected(engine), sql, value, oids=[oid]) == [(expected,)]
 
 
+@pytest.mark.parametrize(
+    ("sql", "given", "expected"),
+    [
+        ("$1", "1.5", "1.5"),
+        ("$1", "1.50", "1.50"),
+        ("$1", "0", "0"),
+        ("$1", "0.00", "0.00"),
+        ("$1", "-0.05", "-0.05"),
+        ("$1", "1E+5", "100000"),
+        ("$1", "9" * 38, "9" * 38),
+        ("$1", "0." + "1" * 38, "0." + "1" * 38),
+        ("$1::numeric", "2.125", "2.125"),
+        ("$1::text", "2.10", "2.10"),
+        ("id * $1", "1.25", "1.25"),
+        ("id + $1", "1.1234567890123456789012345", "2.1234567890123456789012345"),
+        ("1.50 - $1", "0.5", "1.00"),
+        ("CASE WHEN id = 1 THEN $1 END", "7.70", "7.70"),
+    ],
+)
+def test_a_numeric_parameter_keeps_its_digits(
+    engine: SparkEngine, sql: str, given: str, expected: str
+) -> None:
+    sql = f"SELECT {sql} AS v FROM people WHERE id = 1"
+    [(value,)] = rows(connected(engine), sql, Decimal(given), oids=[pg.NUMERIC])
+    assert str(value) == expected
+
+
+def test_numeric_parameters_in_an_array_share_what_they_need(engine: SparkEngine) -> None:
+    given = [Decimal("1.5"), None, Decimal("1000.25")]
+    sql = "SELECT $1 AS v FROM people WHERE id = ANY($1)"
+    assert rows(
+        connected(engine), "SELECT $1 AS v FROM people WHERE id = 1", given, oids=[pg.NUMERIC_ARRAY]
+    ) == [([Decimal("1.50"), None, Decimal("1000.25")],)]
+    precise = [Decimal("1.0000000000000000000000001"), Decimal(2)]
+    assert len(rows(connected(engine), sql, precise, oids=[pg.NUMERIC_ARRAY])) == 1, "1 is not among them"
+
+
+@pytest.mark.parametrize(
+    ("given", "oid"),
+    [
+        (Decimal("1" * 39), pg.NUMERIC),
+        (Decimal("1." + "0" * 37 + "1"), pg.NUMERIC),
+        (Decimal("1E-39"), pg.NUMERIC),
+        ([Decimal("1E+30"), Decimal("1E-30")], pg.NUMERIC_ARRAY),
+    ],
+)
+def test_a_numeric_parameter_with_too_many_digits_is_refused(
+    engine: SparkEngine, given: object, oid: int
+) -> None:
+    with pytest.raises(SqlError) as caught:
+        rows(connected(engine), "SELECT $1 AS v FROM people", given, oids=[oid])
+    assert caught.value.sqlstate == "22003" and "$1" in caught.value.what
+
+
+def test_zeros_that_mean_nothing_make_no_number_too_long(engine: SparkEngine) -> None:
+    sql = "SELECT $1 AS v FROM people WHERE id = 1"
+    given = Decimal("12.5" + "0" * 50)
+    assert rows(connected(engine), sql, given, oids=[pg.NUMERIC]) == [(Decimal("12.5"),)]
+
+
+def test_a_comparison_takes_every_digit_of_a_parameter(engine: SparkEngine) -> None:
+    sql = "SELECT 1 AS v FROM people WHERE id = 1 AND CAST(id AS numeric(38,18)) = $1"
+    near = Decimal("1.0000000000000000000000000001")
+    for settings in ({}, SPARK):
+        client = connected(engine, settings=settings)
+        assert rows(client, sql, Decimal(1), oids=[pg.NUMERIC]) == [(1,)]
+    assert rows(connected(engine), sql, near, oids=[pg.NUMERIC]) == []
+    assert rows(connected(engine), sql.replace("= $1", "< $1"), near, oids=[pg.NUMERIC]) == [(1,)]
+
+
 def test_a_number_that_is_too_large_for_its_parameter(engine: SparkEngine) -> None:
     with pytest.raises(SqlError) as caught:
         rows(connected(engine), "SELECT $1 AS v FROM people", 1 << 40, oids=[pg.INT4])

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
 from pyarrow import flight
 
 from penstock.errors import SqlError
+from penstock.gateway import types
 from penstock.gateway.access import Access, Users
-from penstock.gateway.base import User
+from penstock.gateway.base import Prepared, User
 from penstock.gateway.flight import FlightSqlServer, desk, parameters
 from penstock.gateway.flight.desk import Desk
-from penstock.gateway.flight.parameters import received
+from penstock.gateway.flight.parameters import received, rows_of
 from penstock.gateway.flight.server import _first_field
 from penstock.store.memory import MemoryStore
 from tests.gateway.stand_in import StandIn
@@ -79,3 +81,10 @@ def exchanged(client: flight.FlightClient) -> None:
     writer, reader = client.do_exchange(flight.FlightDescriptor.for_command(b"x"))
     with writer:
         reader.read_chunk()
+
+
+def test_a_decimal_keeps_the_digits_that_it_came_with() -> None:
+    prepared = Prepared("", "SELECT", (types.NUMERIC, types.NUMERIC))
+    bound = pa.table({"a": pa.array([Decimal("1.50")]), "b": pa.array([2], pa.int32())})
+    [(first, second)] = rows_of(bound, prepared)
+    assert str(first) == "1.50" and second == 2

@@ -51,6 +51,8 @@ def test_tables_and_views_are_there_after_a_restart_and_elsewhere(place: Place, 
     listed = {(i.schema, i.name): i for i in restarted.listed(ADMIN)}
     assert listed["public", "v"].kind == "view" and listed["public", "v"].columns.names == ["count", "top"]
     assert str(listed["sales", "t"].columns.field("id").type) == "int64"
+    assert listed["public", "v"].definition == "SELECT count(*), max(name) AS top FROM sales.t"
+    assert listed["public", "w"].definition == "SELECT * FROM (\nSELECT count + 1 FROM v\n) AS w (how_many)"
 
     say(restarted, "CREATE OR REPLACE VIEW v AS SELECT 10 AS count", WRITER)
     until(lambda: rows(other, "w") == [(11,)])
@@ -155,3 +157,13 @@ def test_what_others_wrote_into_the_catalog(place: Place, rows: Rows) -> None:
     say(tables, "DROP VIEW v, odd")
     refused("2BP01", lambda: say(tables, "DROP TABLE t CASCADE"), "sink out depends on it")
     assert [entry.name for entry in catalog.head().entries] == ["words", "t", "out"]
+
+
+def test_what_is_kept_for_people_does_not_make_a_view_too_long(place: Place) -> None:
+    place.write("t/1.parquet")
+    tables = place.tables(TableConfig("t", f"{place.data}/t"))
+    long = "SELECT id FROM t WHERE name IN (" + ", ".join(f"'{n:060}'" for n in range(1_500)) + ")"
+    assert 64 * 1024 < len(long) < 128 * 1024
+    say(tables, f"CREATE VIEW v AS {long}")
+    [info] = [each for each in tables.listed(ADMIN) if each.name == "v"]
+    assert info.definition.startswith("SELECT") and "penstock" in info.definition, "it is Spark's"

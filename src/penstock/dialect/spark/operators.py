@@ -204,9 +204,26 @@ def compare(sign: str, left: Typed, right: Typed, node: exp.Expr | None = None) 
     if kind.name == "bpchar":
         both = [Typed(plain(value), TEXT) for value in both]
     if kind.name == "numeric":
-        # Spark compares decimals of different scales exactly by itself.
+        # Spark compares decimals of different scales exactly by itself, while they fit into 38 digits.
         both = [left if left.type.number else both[0], right if right.type.number else both[1]]
+        if wide := _wide(both[0].type, both[1].type):
+            return Typed(_compare_wide(sign, both[0].sql, both[1].sql, wide), BOOL)
     return Typed(f"({both[0].sql} {sign} {both[1].sql})", BOOL)
+
+
+def _wide(left: Type, right: Type) -> str:
+    """The decimal with every digit after the point, where no type has those before it besides; or nothing."""
+    a, b = decimal(left), decimal(right)
+    scale = max(a.scale, b.scale)
+    whole = max(a.precision - a.scale, b.precision - b.scale)
+    return f"DECIMAL(38,{scale})" if a.scale != b.scale and whole + scale > 38 else ""
+
+
+def _compare_wide(sign: str, left: str, right: str, wide: str) -> str:
+    """Spark would round one of them first. One that is too large to keep all its digits differs in others."""
+    exact = f"try_cast({left} AS {wide}) {sign} try_cast({right} AS {wide})"
+    fits = f"try_cast({left} AS {wide}) IS NOT NULL AND try_cast({right} AS {wide}) IS NOT NULL"
+    return f"(IF({fits}, {exact}, {left} {sign} {right}))"
 
 
 def _midnight(value: Typed, other: Typed) -> Typed:

@@ -239,7 +239,15 @@ def _starts_with(call: Call) -> Typed:
 
 @function("quote_literal")
 def _quote_literal(call: Call) -> Typed:
-    raise call.refuse("quoting is for statements, which are not built here")
+    call.expect(1)
+
+    def body(v: str) -> str:
+        doubled = f"replace({v}, {text(chr(39))}, {text(chr(39) * 2)})"
+        escaped = f"replace({doubled}, {text(chr(92))}, {text(chr(92) * 2)})"
+        begin = f"IF(contains({v}, {text(chr(92))}), 'E', '')"
+        return f"concat({begin}, {text(chr(39))}, {escaped}, {text(chr(39))})"
+
+    return Typed(once(Typed(to_text(call.args[0]), TEXT), body), TEXT)
 
 
 @function("string_to_array")

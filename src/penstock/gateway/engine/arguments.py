@@ -11,7 +11,7 @@ from typing import Any
 from penstock.errors import SqlError
 from penstock.gateway import types as pg
 
-_LARGEST_PRECISION, _USUAL_SCALE = 38, 18
+_MOST_DIGITS = 38
 
 
 def arguments(values: Sequence[object], count: int) -> dict[str, Any]:
@@ -25,17 +25,69 @@ def arguments(values: Sequence[object], count: int) -> dict[str, Any]:
 
 
 def kinds_of(parameters: Sequence[int], values: Sequence[object]) -> list[str]:
-    """The types of parameters in Spark. A numeric that is too large for the usual one gets its own."""
+    """The types of parameters in Spark.
+
+    A numeric has the digits of its value: to fewer, Spark would round it without a word.
+    """
     padded = [*values, *[None] * (len(parameters) - len(values))]
-    return [_kind(oid, value) for oid, value in zip(parameters, padded, strict=False)]
+    return [
+        _kind(oid, value, number)
+        for number, (oid, value) in enumerate(zip(parameters, padded, strict=False), 1)
+    ]
 
 
-def _kind(oid: int, value: object) -> str:
-    kind = pg.spark_type(oid)
-    if oid != pg.NUMERIC or not isinstance(value, decimal.Decimal) or not value.is_finite():
-        return kind
-    room = _LARGEST_PRECISION - (value.adjusted() + 1)
-    return kind if room >= _USUAL_SCALE else f"DECIMAL({_LARGEST_PRECISION},{max(room, 0)})"
+def _kind(oid: int, value: object, number: int) -> str:
+    if oid == pg.NUMERIC:
+        return _decimal([value], number) or pg.spark_type(oid)
+    if oid == pg.NUMERIC_ARRAY and isinstance(value, (list, tuple)):
+        kind = _decimal(value, number)
+        return f"ARRAY<{kind}>" if kind else pg.spark_type(oid)
+    return pg.spark_type(oid)
+
+
+def _decimal(values: Sequence[object], number: int) -> str | None:
+    """The decimal that holds all of these; None if there is nothing to hold."""
+    known = [found for value in values if (found := _number(value)) is not None]
+    if not known:
+        return None
+    whole = max(found.adjusted() + 1 if found else 0 for found in known)
+    scale = max(_scale(found) for found in known)
+    if max(whole, 0) + scale > _MOST_DIGITS:
+        # Zeros at the end are shown, but mean nothing.
+        scale = max(_scale(_shortest(found)) for found in known)
+    whole = max(whole, 0, 1 - scale)
+    if whole + scale > _MOST_DIGITS:
+        raise SqlError(
+            f"parameter ${number} has {whole + scale} digits, of {_MOST_DIGITS} that a numeric can have here",
+            sqlstate="22003",
+            hint="round it, or give it as double precision",
+        )
+    return f"DECIMAL({whole + scale},{scale})"
+
+
+def _number(value: object) -> decimal.Decimal | None:
+    if isinstance(value, (int, str)) and not isinstance(value, bool):
+        try:
+            value = decimal.Decimal(value)
+        except decimal.InvalidOperation:
+            # Spark says what is wrong with it.
+            return None
+    return value if isinstance(value, decimal.Decimal) and value.is_finite() else None
+
+
+def _scale(value: decimal.Decimal) -> int:
+    return max(0, -int(value.as_tuple().exponent))
+
+
+def _shortest(value: decimal.Decimal) -> decimal.Decimal:
+    """Without the zeros at its end, and without the rounding that `Decimal.normalize` does."""
+    sign, digits, exponent = value.as_tuple()
+    kept = list(digits)
+    ending = int(exponent)
+    while ending < 0 and len(kept) > 1 and kept[-1] == 0:
+        kept.pop()
+        ending += 1
+    return decimal.Decimal((sign, kept, ending)) if any(kept) else decimal.Decimal(0)
 
 
 def _argument(value: object) -> Any:

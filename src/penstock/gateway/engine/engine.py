@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.dialect.statements import Drop
+from penstock.dialect.statements import Drop, Rename
 from penstock.errors import PenstockError, SqlError
 from penstock.gateway.base import (
     Client,
@@ -255,6 +255,8 @@ class SparkEngine(Engine):
         def change() -> Sequence[str]:
             if isinstance(command, Drop):
                 notices = self._tables.drop(command, user=user, search_path=search_path)
+            elif isinstance(command, Rename):
+                notices = self._tables.rename(command, user=user, search_path=search_path)
             else:
                 notices = self._tables.create(
                     command,

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 CANCELED = "57014"
 INTERNAL = "XX000"
+UNREADABLE = frozenset({"58030", "58P01", INTERNAL})
+"""Codes of what is said when files cannot be read."""
 
 # Conditions of Spark whose code PostgreSQL spells otherwise. A name stands for all that begin with it.
 _CONDITIONS = {
@@ -123,7 +125,8 @@ def _code(condition: str, sqlstate: str) -> str:
 def _hint(condition: str) -> str | None:
     if condition.startswith("FAILED_READ_FILE"):
         return (
-            "if the files have other columns now, DROP and CREATE the table, or restart for one of [[tables]]"
+            "if the files have other columns now, say it again: the table has them, too, "
+            "unless it was created with a list of columns"
         )
     return None
 

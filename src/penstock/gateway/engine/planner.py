@@ -23,6 +23,7 @@ from penstock.dialect.statements import (
     Drop,
     Explain,
     Query,
+    Rename,
     Unsupported,
     classify,
 )
@@ -112,7 +113,7 @@ class Planner:
         if isinstance(command, CreateView):
             names = self._view_columns(command, user, settings)
             return Prepared(sql, command.tag, plan=CatalogPlan(command, names))
-        if isinstance(command, (CreateTable, CreateSchema, Drop)):
+        if isinstance(command, (CreateTable, CreateSchema, Drop, Rename)):
             return Prepared(sql, command.tag, plan=CatalogPlan(command))
         if isinstance(command, Unsupported):
             raise command.error()
@@ -269,7 +270,9 @@ class Planner:
         """The columns as Spark's analysis finds them."""
         spark, name = self._sessions.of(settings.timezone), new_id()
         try:
-            return shaping.described(plan.frame(spark, name).schema)
+            found = shaping.described(plan.frame(spark, name).schema)
+            # What numeric parameters make of a column is known with their values.
+            return shaping.opened(found) if pg.NUMERIC in plan.parameters else found
         except Exception as error:
             raise translated(error, plan.sql) from error
         finally:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.dialect.statements import CreateSchema, CreateTable, CreateView, Drop, Explain
+from penstock.dialect.statements import CreateSchema, CreateTable, CreateView, Drop, Explain, Rename
 from penstock.dialect.translate import Target, respell, translate
 from penstock.errors import SqlError
 from penstock.gateway.base import Column
 from penstock.gateway.engine.arguments import arguments, kinds_of
 from penstock.gateway.engine.calls import Call
+from penstock.gateway.engine.faults import UNREADABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,6 +84,13 @@ class SparkPlan:
         """The query, analysed by Spark but not run."""
         return sql(spark, self.text(spark, query, values), values, len(self.parameters))
 
+    def failed(self, error: SqlError) -> None:
+        """Have tables looked at whose files it may be that could not be read."""
+        if error.sqlstate in UNREADABLE:
+            for relation in self.relations.values():
+                with suppress(Exception):
+                    relation.doubt()
+
     def release(self, spark: SparkSession, query: str) -> None:
         for relation in self.relations.values():
             relation.release(spark, query)
@@ -129,7 +138,7 @@ class SystemPlan:
 class CatalogPlan:
     """A change of the catalog."""
 
-    command: CreateView | CreateTable | CreateSchema | Drop
+    command: CreateView | CreateTable | CreateSchema | Drop | Rename
     columns: tuple[str, ...] = ()
     """Names that the columns of a view's query have."""
 

@@ -121,6 +121,7 @@ class SparkExecution(Execution):
                 self._produce()
         except BaseException as error:
             self._error = self._plan.placed(translated(error, self._plan.sql))
+            self._plan.failed(self._error)
         finally:
             with suppress(Exception):
                 self._plan.release(self._spark, self.id)

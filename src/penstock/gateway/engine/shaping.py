@@ -77,6 +77,11 @@ def described(schema: StructType) -> tuple[Column, ...]:
     return tuple(columns)
 
 
+def opened(columns: Sequence[Column]) -> tuple[Column, ...]:
+    """The same, with numerics of any precision."""
+    return tuple(replace(each, typmod=-1) if each.oid == pg.NUMERIC else each for each in columns)
+
+
 def shaped(frame: DataFrame, columns: Sequence[Column] | None) -> Shape:
     """The frame with its columns as described; as Spark has them where ``columns`` is None."""
     fields = frame.schema.fields

@@ -49,7 +49,6 @@ class Identities(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
     @tells
     def start_call(self, info: Any, headers: Mapping[str, Sequence[Any]]) -> Identity:
-        del info
         given = next((_text(v[0]) for name, v in headers.items() if name.lower() == _HEADER and v), "")
         scheme, _, rest = given.partition(" ")
         if scheme.lower() == "bearer":
@@ -62,6 +61,9 @@ class Identities(flight.ServerMiddlewareFactory):  # type: ignore[misc]
             # The peer's address is not known yet; where a server trusts, it listens on loopback alone.
             if self._access.trust("127.0.0.1"):
                 return Identity(self._access.trusted(""))
+            if info.method == flight.FlightMethod.GET_SCHEMA:
+                # From there, no error has a kind (`tells_untraced`); from here, it does.
+                raise unknown_caller()
             return Identity(NOBODY)
         raise SqlError("the token is void or has expired", sqlstate="28000", hint="log in again")
 
@@ -86,13 +88,17 @@ def user_of(context: Any) -> User:
     """The user of a call; raises if there is none."""
     identity = context.get_middleware(MIDDLEWARE)
     if identity is None or identity.user is NOBODY:
-        raise SqlError(
-            "this server wants to know who you are",
-            sqlstate="28000",
-            hint="give a user and a password, or a token (`penstock users add NAME` makes a user)",
-        )
+        raise unknown_caller()
     user: User = identity.user
     return user
+
+
+def unknown_caller() -> SqlError:
+    return SqlError(
+        "this server wants to know who you are",
+        sqlstate="28000",
+        hint="give a user and a password, or a token (`penstock users add NAME` makes a user)",
+    )
 
 
 def is_open(action: str) -> bool:

@@ -59,7 +59,9 @@ def rows_of(bound: pa.Table, prepared: Prepared) -> Sequence[Sequence[object]]:
     columns = []
     for column, field in zip(bound.columns, wanted, strict=True):
         try:
-            columns.append(column.cast(field.type).to_pylist())
+            # A decimal of another type has the digits that it should have.
+            kept = pa.types.is_decimal(column.type) and pa.types.is_decimal(field.type)
+            columns.append((column if kept else column.cast(field.type)).to_pylist())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             # A text is read by the engine as the type that it should be.
             columns.append(column.to_pylist())

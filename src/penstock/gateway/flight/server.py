@@ -15,7 +15,7 @@ from penstock.gateway.base import Engine, User
 from penstock.gateway.flight import flightsql_pb2 as sql
 from penstock.gateway.flight import metadata
 from penstock.gateway.flight.desk import Desk, Order, described, fitted
-from penstock.gateway.flight.faults import tells, told
+from penstock.gateway.flight.faults import tells, tells_untraced, told
 from penstock.gateway.flight.identity import MIDDLEWARE, Identities, NoHandshake, is_open, user_of
 from penstock.gateway.flight.messages import expect, opened, sealed
 from penstock.gateway.flight.parameters import parameter_schema, received, rows_of
@@ -107,7 +107,7 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
             return _info(described(order.prepared), descriptor)
         return _info(described(order.prepared), descriptor, ticket)
 
-    @tells
+    @tells_untraced
     def get_schema(self, context: Any, descriptor: Any) -> Any:
         user, command = user_of(context), opened(descriptor.command or b"")
         if isinstance(command, sql.CommandStatementQuery):

@@ -16,6 +16,7 @@ from penstock.dialect.commands import (
     Drop,
     Explain,
     Query,
+    Rename,
     Rollback,
     RollbackTo,
     Unsupported,
@@ -26,7 +27,7 @@ from penstock.gateway.base import Connection, Prepared
 
 _CACHED = 4096
 """Longer texts are not remembered."""
-_FOR_ENGINE = (Query, Explain, CreateView, CreateTable, CreateSchema, Drop)
+_FOR_ENGINE = (Query, Explain, CreateView, CreateTable, CreateSchema, Drop, Rename)
 _LEAVES = (Commit, Rollback, RollbackTo)
 
 

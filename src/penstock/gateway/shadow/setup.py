@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Callable
 
 from penstock.gateway.base import DATABASE, PUBLIC
-from penstock.gateway.shadow import feeding
+from penstock.gateway.shadow import definitions, feeding
 from penstock.gateway.shadow.link import Link, literal
 from penstock.gateway.shadow.twins import create_schema
 
@@ -149,7 +149,8 @@ def _statements(version: str) -> str:
     number = version.rsplit(" ", 1)[-1]
     patterns = "ARRAY[" + ", ".join(literal(pattern) for pattern in CLOSED) + "]"
     told = literal(f"SELECT 'PostgreSQL {number} (Penstock {__version__})'")
-    return _VERSION.format(body=told) + _SET_CONFIG + _CLOSE.format(patterns=patterns) + _RIGHTS
+    made = _VERSION.format(body=told) + _SET_CONFIG + definitions.SETUP
+    return made + _CLOSE.format(patterns=patterns) + _RIGHTS
 
 
 def setup_key(version: str) -> str:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.catalog import Catalog, Create, Kind, Statement
 from penstock.catalog import Drop as DropStatement
 from penstock.catalog.rules import dependents as dependents_of
+from penstock.catalog.sql import MAX_SQL
 from penstock.dialect.commands import CreateSchema, CreateTable, CreateView, Drop
 from penstock.errors import CatalogConflict, DuplicateName, SqlError, TerminalError
 from penstock.gateway.base import User
 from penstock.gateway.tables import naming
+from penstock.gateway.tables.entry import Entry, dependents
 from penstock.gateway.tables.planning import Planner
 from penstock.gateway.tables.relation import Key
-from penstock.gateway.tables.shelf import Entry, dependents
 from penstock.gateway.tables.spec import Spec, ViewSpec, encode
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ class Changes:
         else:
             spec = self._planner.table(command, user)
         name = old.statement if old is not None else ".".join(key)
-        statement = Statement(name, kind, encode(key, spec), self._needs(key, spec))
+        statement = Statement(name, kind, _text(key, spec), self._needs(key, spec))
         self._change(Create(statement, replaces), user)
         return []
 
@@ -270,6 +272,14 @@ class Changes:
         head = self._catalog.head()
         gone = any(head.find(need) is None for need in change.statement.needs)
         return "42P01" if gone else "42P17"
+
+
+def _text(key: Key, spec: Spec) -> str:
+    """The statement for the catalog; what is there for people alone must not make it too long."""
+    text = encode(key, spec)
+    if isinstance(spec, ViewSpec) and len(text.encode()) > MAX_SQL:
+        text = encode(key, replace(spec, written=""))
+    return text
 
 
 def _needed(

@@ -79,9 +79,8 @@ class Freshness:
         self._looks: dict[str, tuple[float, str]] = {}
         self._known: weakref.WeakKeyDictionary[SparkSession, dict[str, str]] = weakref.WeakKeyDictionary()
 
-    def refresh(self, spark: SparkSession, name: str, spec: TableSpec) -> None:
-        """Have the session list the files of a table again if it knows others. Raises if there are none."""
-        now = self._files(spec.path)
+    def refresh(self, spark: SparkSession, name: str, now: str) -> None:
+        """Have the session list the files of a table again if it knows others than ``now``, its `files`."""
         with self._lock:
             known = self._known.setdefault(spark, {})
             before = known.get(name, now)
@@ -90,8 +89,11 @@ class Freshness:
         # Only now, so that nobody else who asks meanwhile goes on with the old files.
         known[name] = now
 
-    def _files(self, path: str) -> str:
-        """What stands for the files as they are, or were a moment ago where looking takes long."""
+    def files(self, path: str) -> str:
+        """What stands for the files as they are, or were a moment ago where looking takes long.
+
+        Raises if there are none.
+        """
         with self._lock:
             until, found = self._looks.get(path, (0.0, ""))
         begin = time.monotonic()

@@ -88,7 +88,9 @@ def _meant(path: Sequence[str], known: Iterable[Key]) -> str | None:
 
 def quoted(key: Key) -> str:
     """A table as PostgreSQL's SQL names it, with quotes where it needs them."""
-    parts = key[1:] if key[0] == PUBLIC else key
-    return ".".join(
-        n if re.fullmatch(r"[a-z_][a-z0-9_]*", n) else '"' + n.replace('"', '""') + '"' for n in parts
-    )
+    return ".".join(map(identifier, key[1:] if key[0] == PUBLIC else key))
+
+
+def identifier(name: str) -> str:
+    """A name as PostgreSQL's SQL writes it, with quotes where it needs them."""
+    return name if re.fullmatch(r"[a-z_][a-z0-9_]*", name) else '"' + name.replace('"', '""') + '"'

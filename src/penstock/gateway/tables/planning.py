@@ -11,11 +11,12 @@ from penstock.dialect.commands import CreateTable, CreateView
 from penstock.errors import SqlError
 from penstock.gateway.base import PUBLIC, User
 from penstock.gateway.tables import columns as shapes
-from penstock.gateway.tables import files, formats, given, paths
+from penstock.gateway.tables import files, formats, given, naming, paths
 from penstock.gateway.tables.paths import Roots
 from penstock.gateway.tables.relation import Key, Relation
 from penstock.gateway.tables.shelf import Shelf
 from penstock.gateway.tables.spec import Spec, TableSpec, ViewSpec, reference, resolved
+from penstock.gateway.tables.summary import summary
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -57,10 +58,12 @@ class Planner:
         options = formats.guarded(kind, path, formats.checked_options(kind, {**own, **command.options}))
         try:
             wanted = given.parsed(command.columns) if command.columns else None
-            schema = files.look(self._shelf.spark, TableSpec(self._roots.opened(path), kind, options), wanted)
+            opened = TableSpec(self._roots.opened(path), kind, options)
+            seen = "" if wanted else summary(opened)
+            schema = files.look(self._shelf.spark, opened, wanted)
         except Exception as error:
             raise files.told(error, f"{path} cannot be read as {kind}") from error
-        return TableSpec(path, kind, options, shapes.columns_ddl(schema))
+        return TableSpec(path, kind, options, shapes.columns_ddl(schema), seen)
 
     def opened(self, spec: Spec) -> Spec:
         """What the catalog says, ready to be built: what it may read can have changed since it was made."""
@@ -84,7 +87,7 @@ class Planner:
         for field, name in zip(schema.fields, chosen, strict=True):
             field.name = name
         schema.names = list(chosen)
-        return ViewSpec(text, needs, shapes.columns_ddl(schema), chosen)
+        return ViewSpec(text, needs, shapes.columns_ddl(schema), chosen, _written(command))
 
     def written(self, sql: str, user: User) -> Spec:
         """What a statement says that somebody wrote into the catalog by hand."""
@@ -142,6 +145,14 @@ def _translated(analysis: Analysis, relations: dict[tuple[str, ...], Relation]) 
 
     spell = translate if analysis.dialect == "postgres" else respell
     return spell(analysis.tree, target=target)
+
+
+def _written(command: CreateView) -> str:
+    """The author's query, under the names that the statement gives to its columns."""
+    if not command.columns:
+        return command.query
+    names = ", ".join(naming.identifier(name) for name in command.columns)
+    return f"SELECT * FROM (\n{command.query}\n) AS {naming.identifier(command.name[-1])} ({names})"
 
 
 def _check_lasting(analysis: Analysis) -> None:

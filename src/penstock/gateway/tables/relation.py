@@ -32,6 +32,8 @@ class Relation:
     """Name and Spark type of each column, as DDL writes it."""
     binder: Binder = field(repr=False, compare=False)
     bindings: Bindings = field(repr=False, compare=False)
+    doubt: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
+    """To be called when its files could not be read: they may have other columns than it has."""
 
     def bind(self, spark: SparkSession, query: str) -> str:
         """What to write in Spark SQL for this relation now. The same for every use in one query."""

@@ -14,24 +14,23 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
-
-import pyarrow as pa
 
 from penstock.errors import SqlError
 from penstock.gateway.tables import arrow_files, columns, files
+from penstock.gateway.tables.entry import Entry, broken, covers, dependents, shaped, tell
 from penstock.gateway.tables.naming import backquoted, shown
 from penstock.gateway.tables.relation import Bindings, Key
 from penstock.gateway.tables.spec import Spec, TableSpec, ViewSpec, resolved, selected
+from penstock.gateway.tables.summary import UNKNOWN, summary
 from penstock.spark.session import beside, is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
 
 _log = logging.getLogger(__name__)
 
@@ -60,26 +59,6 @@ _OWN_SETTINGS = {
 Bind = Callable[[Key], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A table or view on the shelf. With a ``problem`` it cannot be read, and that says why."""
-
-    key: Key
-    kind: str
-    statement: str
-    """Its name in the catalog; empty for one of the configuration."""
-    make: Callable[[], Spec]
-    spec: Spec | None = None
-    columns: StructType | None = None
-    arrow: pa.Schema = field(default_factory=lambda: pa.schema([]))
-    types: Mapping[str, str] = field(default_factory=dict)
-    """The columns again, as Arrow and as DDL have them."""
-    spark_name: str | None = None
-    """What all sessions of Spark know it by; None for one that is made anew for each query."""
-    problem: SqlError | None = None
-    tried: float = 0.0
-
-
 class Shelf:
     """Keeps entries. Changes are made by one thread at a time; anybody may look."""
 
@@ -91,6 +70,8 @@ class Shelf:
         # Replaced as a whole with each change, so that whoever looks need not wait for who builds.
         self._entries: Mapping[Key, Entry] = {}
         self._freshness = files.Freshness()
+        self._verified: dict[Key, str] = {}
+        """The files for which the columns of a table are known to be right."""
         self._numbers = itertools.count(1)
         self._retired: list[tuple[float, str, str]] = []
         self._conformed: weakref.WeakSet[SparkSession] = weakref.WeakSet()
@@ -112,7 +93,7 @@ class Shelf:
         entry = Entry(key, kind, statement, make)
         with self._lock:
             built = self._built(entry)
-            _tell(built, None)
+            tell(built, None)
             self._retire(self._entries.get(key))
             self._entries = {**self._entries, key: built}
             self.version += 1
@@ -148,7 +129,7 @@ class Shelf:
             for need in entry.spec.needs if isinstance(entry.spec, ViewSpec) else ():
                 self.find(need)
             mended = self._built(entry)
-            _tell(mended, entry.problem)
+            tell(mended, entry.problem)
             self._entries = {**self._entries, key: mended}
             self.version += mended.problem is None
             return mended
@@ -162,8 +143,16 @@ class Shelf:
             return self._bind_view(entry, entry.spec, spark, query, needed)
         assert entry.spec is not None
         spec = entry.spec
+        now = self._freshness.files(spec.path)
+        latest = self._checked(entry, spec, now)
+        if not covers(latest, entry):
+            raise SqlError(
+                f"the files of {entry.kind} {shown(entry.key)} have other columns since a moment ago",
+                hint="say it again: the table has the new ones now",
+                sqlstate="40001",
+            )
         if entry.spark_name is not None:
-            self._freshness.refresh(spark, entry.spark_name, spec)
+            self._freshness.refresh(spark, entry.spark_name, now)
             return entry.spark_name
         flow = arrow_files.flow(spec.path, spec.format, dict(spec.options), entry.arrow)
         return self._bindings.bind(query, entry.key, lambda: flow.frame(spark))
@@ -173,6 +162,66 @@ class Shelf:
         for entry in self.entries():
             if entry.problem is not None:
                 self.find(entry.key)
+
+    def watch(self) -> None:
+        """Look whether files have other columns than their tables, at tables whose files have changed."""
+        for entry in self.entries():
+            if entry.problem is None and isinstance(entry.spec, TableSpec) and entry.seen:
+                with suppress(SqlError):
+                    self._checked(entry, entry.spec, self._freshness.files(entry.spec.path))
+
+    def doubt(self, key: Key) -> None:
+        """Files could not be read: look into those of a table, or of all tables that a view reads."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                return
+            if isinstance(entry.spec, ViewSpec):
+                for need in entry.spec.needs:
+                    self.doubt(need)
+            elif entry.problem is None and entry.seen:
+                self._rebuilt(entry)
+
+    def _checked(self, entry: Entry, spec: TableSpec, now: str) -> Entry:
+        """The entry; another one, if its files are others ``now`` and have other columns."""
+        if not entry.seen or self._verified.get(entry.key) == now:
+            return entry
+        with self._lock:
+            current = self._entries.get(entry.key)
+            if current is not entry:
+                return current or entry
+            if summary(spec) in (UNKNOWN, entry.seen):
+                self._verified[entry.key] = now
+                return entry
+            return self._rebuilt(entry)
+
+    def _rebuilt(self, entry: Entry) -> Entry:
+        """The entry with the columns that its files have now, and what reads it with it."""
+        built = self._built(entry, again=True)
+        if built.problem is not None:
+            # They may be in the middle of being replaced. Whoever reads them is told.
+            return entry
+        same = built.columns == entry.columns
+        if same:
+            self._retire(built)
+            built = replace(entry, seen=built.seen)
+        else:
+            _log.info("%s has other columns, as its files have", shown(entry.key))
+            self._retire(entry)
+        self._entries = {**self._entries, entry.key: built}
+        if not same:
+            self.version += 1
+            for view in list(dependents(self.entries(), entry.key)):
+                self._put_view(view)
+        return built
+
+    def _put_view(self, view: Entry) -> None:
+        built = self._built(view)
+        tell(built, view.problem)
+        self._retire(view)
+        self._entries = {**self._entries, view.key: built}
+        for each in list(dependents(self.entries(), view.key)):
+            self._put_view(each)
 
     def _bind_view(self, entry: Entry, spec: ViewSpec, spark: SparkSession, query: str, needed: Bind) -> str:
         names = {need: needed(need) for need in spec.needs}
@@ -188,27 +237,34 @@ class Shelf:
                 spark.conf.set(name, value)
             self._conformed.add(spark)
 
-    def _built(self, entry: Entry) -> Entry:
+    def _built(self, entry: Entry, *, again: bool = False) -> Entry:
         entry = replace(entry, tried=time.monotonic(), spark_name=None, problem=None)
         try:
             entry = replace(entry, spec=entry.make())
             if isinstance(entry.spec, ViewSpec):
                 return self._built_view(entry, entry.spec)
             assert entry.spec is not None
-            return self._built_table(entry, entry.spec)
+            return self._built_table(entry, entry.spec, again)
         except Exception as error:
             problem = files.told(error, f"{entry.kind} {shown(entry.key)} cannot be read")
             known = columns.parsed(entry.spec.columns) if entry.spec and entry.spec.columns else None
-            return _shaped(replace(entry, problem=problem), known)
+            return shaped(replace(entry, problem=problem), known)
 
-    def _built_table(self, entry: Entry, spec: TableSpec) -> Entry:
+    def _built_table(self, entry: Entry, spec: TableSpec, again: bool) -> Entry:
         files.check_there(spec.path)
-        schema = columns.parsed(spec.columns) if spec.columns else files.look(self.spark, spec)
+        found = not spec.columns or bool(spec.seen)
+        # Before the look, so that what changes meanwhile is looked at once more.
+        now = self._freshness.files(spec.path) if found else ""
+        seen = summary(spec) if found else ""
+        known = bool(spec.columns) and not again and seen in ("", UNKNOWN, spec.seen)
+        schema = columns.parsed(spec.columns) if known else files.look(self.spark, spec)
+        self._verified[entry.key] = now
+        entry = replace(entry, seen=seen)
         if not files.is_native(self.spark, spec):
-            return _shaped(entry, schema)
+            return shaped(entry, schema)
         name = self._name(entry.key)
         files.register(self.spark, name, spec, schema)
-        return replace(_shaped(entry, schema), spark_name=name)
+        return replace(shaped(entry, schema), spark_name=name)
 
     def _built_view(self, entry: Entry, spec: ViewSpec) -> Entry:
         schema = columns.parsed(spec.columns)
@@ -222,11 +278,11 @@ class Shelf:
         }
         if len(names) < len(spec.needs):
             # It reads something that is there for a query only, which Spark takes in no lasting view.
-            return _shaped(entry, schema)
+            return shaped(entry, schema)
         name = self._name(entry.key)
         text = selected(spec, resolved(spec.query, names.get))
         self.spark.sql(f"CREATE VIEW {name} AS {text}")
-        return replace(_shaped(entry, schema), spark_name=name)
+        return replace(shaped(entry, schema), spark_name=name)
 
     def _check_depth(self, spec: ViewSpec, depth: int) -> None:
         if depth > _DEEPEST:
@@ -249,29 +305,3 @@ class Shelf:
         for _, kind, name in gone:
             with suppress(Exception):
                 self.spark.sql(f"DROP {kind.upper()} IF EXISTS {name}")
-
-
-def _shaped(entry: Entry, schema: StructType | None) -> Entry:
-    if schema is None:
-        return replace(entry, columns=None, arrow=pa.schema([]), types={})
-    return replace(entry, columns=schema, arrow=columns.arrow(schema), types=columns.ddl_types(schema))
-
-
-def _tell(entry: Entry, before: SqlError | None) -> None:
-    """Log a problem once, however often it is met again."""
-    if entry.problem is not None and (before is None or before.what != entry.problem.what):
-        _log.warning("%s: %s", shown(entry.key), entry.problem.what)
-
-
-def broken(entry: Entry) -> SqlError:
-    """The error of whoever asks for an entry with a problem."""
-    problem = entry.problem
-    assert problem is not None
-    return SqlError(problem.what, left=problem.left, hint=problem.hint, sqlstate=problem.sqlstate)
-
-
-def dependents(entries: Sequence[Entry], key: Key) -> Iterator[Entry]:
-    """Views that refer to ``key`` directly."""
-    for entry in entries:
-        if isinstance(entry.spec, ViewSpec) and key in entry.spec.needs:
-            yield entry

@@ -36,6 +36,8 @@ class TableSpec:
     format: str
     options: Mapping[str, str] = field(default_factory=dict)
     columns: str = ""
+    seen: str = ""
+    """What the files said when the columns were found in them (`summary`); empty where they were given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class ViewSpec:
     columns: str
     names: tuple[str, ...]
     """The names of the columns, in order."""
+    written: str = ""
+    """The query as its author wrote it, for people to read; empty where that was not kept."""
 
 
 Spec = TableSpec | ViewSpec
@@ -84,12 +88,16 @@ def encode(key: Key, spec: Spec) -> str:
         with_options = f" OPTIONS ({options})" if options else ""
         columns = f" ({spec.columns})" if spec.columns else ""
         head: dict[str, list[Any]] = {"table": [spec.path, spec.format, dict(spec.options), spec.columns]}
+        if spec.seen:
+            head["seen"] = [spec.seen]
         return (
             f"{_head(head)}CREATE TABLE {name}{columns} USING {spec.format}{with_options} "
             f"LOCATION {_text(spec.path)}"
         )
     begin = f"CREATE VIEW {name} ({', '.join(map(backquoted, spec.names))}) AS\n"
     head = {"view": [[list(need) for need in spec.needs], spec.columns, list(spec.names), len(begin)]}
+    if spec.written:
+        head["written"] = [spec.written]
     return f"{_head(head)}{begin}{spec.query}"
 
 
@@ -101,10 +109,11 @@ def decode(sql: str) -> Spec | None:
     try:
         head: dict[str, Any] = json.loads(found[1])
         if "table" in head:
-            path, form, options, columns = head["table"]
-            return TableSpec(path, form, options, columns)
+            (path, form, options, columns), (seen,) = head["table"], head.get("seen", [""])
+            return TableSpec(path, form, options, columns, seen)
         needs, columns, names, skip = head["view"]
-        return ViewSpec(sql[found.end() + skip :], tuple((s, n) for s, n in needs), columns, tuple(names))
+        query, (written,) = sql[found.end() + skip :], head.get("written", [""])
+        return ViewSpec(query, tuple((s, n) for s, n in needs), columns, tuple(names), written)
     except (ValueError, LookupError, TypeError) as error:
         raise CatalogError(
             f"the comment before the statement cannot be read: {error}", hint="drop it, and create it again"

@@ -16,13 +16,14 @@ from penstock.errors import PenstockError, SqlError
 from penstock.gateway.base import PUBLIC, TableInfo, User
 from penstock.gateway.tables import arrow_files, checkpoint, columns, formats, naming
 from penstock.gateway.tables.catalogued import Catalogued, key_of
+from penstock.gateway.tables.entry import Entry, broken
 from penstock.gateway.tables.paths import Roots, plain
 from penstock.gateway.tables.planning import Planner
 from penstock.gateway.tables.provider import Provider
 from penstock.gateway.tables.published import Publications
 from penstock.gateway.tables.relation import Bindings, Key, Relation
-from penstock.gateway.tables.shelf import Entry, Shelf, broken
-from penstock.gateway.tables.spec import TableSpec
+from penstock.gateway.tables.shelf import Shelf
+from penstock.gateway.tables.spec import TableSpec, ViewSpec
 from penstock.storage import Storage
 from penstock.store import Store
 from penstock.tables import spark_schema
@@ -31,12 +32,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.dialect.commands import CreateSchema, CreateTable, CreateView, Drop
+    from penstock.dialect.commands import CreateSchema, CreateTable, CreateView, Drop, Rename
 
 _log = logging.getLogger(__name__)
 
 _POLL = 1.0
 _MEND_EVERY = 10.0
+_WATCH_EVERY, _SHARE = 2.0, 20
+"""Seconds between two looks at the files of all tables, which may take one part in so many of the time."""
 
 
 class Tables:
@@ -153,7 +156,7 @@ class Tables:
                 for table, schema in provider.tables().items():
                     found[name, table] = TableInfo(name, table, "system", schema)
         for entry in self._shelf.entries():
-            found[entry.key] = TableInfo(*entry.key, entry.kind, entry.arrow)
+            found[entry.key] = TableInfo(*entry.key, entry.kind, entry.arrow, _definition(entry))
         return [found[key] for key in sorted(found) if self.readable(key[0], user)]
 
     def schemas(self, user: User) -> list[str]:
@@ -210,6 +213,12 @@ class Tables:
 
         return Changes(self, self._catalog, self._planner).drop(command, user, search_path)
 
+    def rename(self, command: Rename, *, user: User, search_path: Sequence[str] = (PUBLIC,)) -> list[str]:
+        """Carry out an ALTER … RENAME; views that read it go on reading it. What comes back are notices."""
+        from penstock.gateway.tables.renaming import Renames
+
+        return Renames(self, self._catalog, self._planner).rename(command, user, search_path)
+
     # following
 
     def catch_up(self) -> None:
@@ -230,7 +239,7 @@ class Tables:
         self._shelf.close()
 
     def _follow(self) -> None:
-        cursor, mended = 0, time.monotonic()
+        cursor, mended, watched = 0, time.monotonic(), 0.0
         while not self._stopped.is_set():
             try:
                 cursor = cursor or self._store.revision()
@@ -239,6 +248,9 @@ class Tables:
                 if time.monotonic() - mended > _MEND_EVERY:
                     self._shelf.mend()
                     mended = time.monotonic()
+                if (begin := time.monotonic()) > watched:
+                    self._shelf.watch()
+                    watched = time.monotonic() + max(_WATCH_EVERY, _SHARE * (time.monotonic() - begin))
                 _, cursor = self._store.watch(HEAD, cursor, _POLL)
             except PenstockError as error:
                 _log.warning("the catalog cannot be followed: %s", error.what)
@@ -292,7 +304,8 @@ class Tables:
 
             return self._shelf.bind(entry, spark, query, needed)
 
-        return Relation(*entry.key, entry.kind, entry.arrow, entry.types, bind, self._bindings)
+        doubt = partial(self._shelf.doubt, entry.key)
+        return Relation(*entry.key, entry.kind, entry.arrow, entry.types, bind, self._bindings, doubt)
 
     def _of_provider(self, provider: Provider, key: Key, schema: pa.Schema, user: User) -> Relation:
         simple = arrow_files.plain_schema(schema)
@@ -310,6 +323,10 @@ class Tables:
 
         types = columns.ddl_types(spark_schema(schema))
         return Relation(*key, kind, schema, types, bind, self._bindings)
+
+
+def _definition(entry: Entry) -> str:
+    return (entry.spec.written or entry.spec.query) if isinstance(entry.spec, ViewSpec) else ""
 
 
 def _configured_spec(table: TableConfig) -> TableSpec:

@@ -18,6 +18,7 @@ from penstock.dialect.statements import (
     Explain,
     Piece,
     Query,
+    Rename,
     Unsupported,
     classify,
     split,
@@ -38,7 +39,7 @@ _PLANNING = 32
 _PIECE = 256 << 10
 _STALLED = 300.0
 """Seconds after which a reader that takes nothing is given up."""
-_HERE = (Query, Explain, CreateView, CreateTable, CreateSchema, Drop)
+_HERE = (Query, Explain, CreateView, CreateTable, CreateSchema, Drop, Rename)
 _MEMBERS: dict[str, tuple[type, ...]] = {
     "sql": (str,),
     "parameters": (list,),

@@ -1,0 +1,82 @@
+"""The text of a view's author, and who sees it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from penstock.errors import SqlError
+from penstock.gateway.base import TableInfo
+from penstock.gateway.shadow import Shadow
+from penstock.gateway.shadow.definitions import shown
+from tests.gateway.shadow.asking import PETER, RITA, TABLES, ask
+
+NUMBER = pa.schema([("n", pa.int64())])
+TEXT = "SELECT n /* it's $$ours$$ */\nFROM t -- all of it"
+VIEWS = [
+    TableInfo("public", "v", "view", NUMBER, TEXT),
+    TableInfo("Sales 2", "Hidden one", "view", NUMBER, "SELECT secret"),
+    TableInfo("public", "untold", "view", NUMBER),
+]
+
+
+@pytest.fixture
+def viewed(shadow: Shadow) -> Shadow:
+    shadow.sync([*TABLES, *VIEWS], [PETER, RITA])
+    return shadow
+
+
+def test_every_way_to_ask_shows_what_the_author_wrote(viewed: Shadow) -> None:
+    said = f"{TEXT}\n;"
+    by_function = (
+        "select pg_get_viewdef('v'), pg_get_viewdef('public.v', true), pg_get_viewdef('v'::regclass),"
+        " pg_get_viewdef('v'::regclass, true), pg_get_viewdef('v'::regclass::oid, 0)"
+    )
+
+    assert ask(viewed, by_function) == [[said] * 5]
+    assert ask(viewed, "select definition from pg_views where viewname = 'v'") == [[said]]
+    sql = "select view_definition from information_schema.views where table_name = 'v'"
+    assert ask(viewed, sql) == [[said]]
+
+
+def test_other_views_say_what_they_said(viewed: Shadow) -> None:
+    assert ask(viewed, "select pg_get_viewdef('untold')") == [[" SELECT NULL::bigint AS n;"]]
+    (text,) = ask(viewed, "select pg_get_viewdef('pg_roles'::regclass, true)")[0]
+    assert text is not None and "pg_authid" in text
+    assert ask(viewed, "select pg_get_viewdef(0::oid), pg_get_viewdef(null::oid)") == [[None, None]]
+    (count,) = ask(viewed, "select count(definition) from pg_views where schemaname = 'pg_catalog'")[0]
+    assert int(count or 0) > 50
+
+
+def test_who_may_not_use_the_schema_does_not_see_the_text(viewed: Shadow) -> None:
+    oid = "(select oid from pg_class where relname = 'Hidden one')"
+    asked = [
+        f"select pg_get_viewdef({oid})",
+        f"select pg_get_viewdef({oid}, true)",
+        "select definition from pg_views where viewname = 'Hidden one'",
+    ]
+
+    for sql in asked:
+        assert ask(viewed, sql) == [["SELECT secret;"]]
+        assert ask(viewed, sql, user=RITA) == [[None]]
+    standard = "select count(*) from information_schema.views where view_definition like '%secret%'"
+    assert ask(viewed, standard) == [["1"]] and ask(viewed, standard, user=RITA) == [["0"]]
+    for user in (PETER, RITA):
+        with pytest.raises(SqlError, match="permission denied for table pg_view_text"):
+            ask(viewed, "select * from pg_view_text", user=user)
+
+
+def test_texts_come_and_go_with_their_views(viewed: Shadow) -> None:
+    oid = ask(viewed, "select 'v'::regclass::oid")
+    changed = TableInfo("public", "v", "view", NUMBER, "SELECT 2 AS n")
+    viewed.sync([*TABLES, changed], [PETER, RITA])
+    assert ask(viewed, "select pg_get_viewdef('v')") == [["SELECT 2 AS n;"]]
+    assert ask(viewed, "select 'v'::regclass::oid") == oid, "the columns are the same, and so is the twin"
+    viewed.sync([*TABLES, TableInfo("public", "v", "view", NUMBER)], [PETER, RITA])
+    assert ask(viewed, "select pg_get_viewdef('v')") == [[" SELECT NULL::bigint AS n;"]]
+
+
+def test_a_text_ends_with_a_semicolon_that_is_no_comment() -> None:
+    assert shown(" SELECT 1 ") == "SELECT 1;"
+    assert shown("SELECT 1 -- one\n, 2") == "SELECT 1 -- one\n, 2;"
+    assert shown("SELECT 1 -- one") == "SELECT 1 -- one\n;"
