@@ -87,7 +87,8 @@ def test_rows_come_in_order_from_both_paths(engine: SparkEngine, tmp_path: Path)
     expected = [(4, "Dan", 4.0), (3, None, None), (2, "Bob", 2.5), (1, "Ann", 1.5)]
     assert rows(client, sql) == expected
     engine.workplace = replace(engine.workplace, small=-1)
-    assert rows(client, sql) == expected
+    # Another text: of the same it is remembered that its result was small.
+    assert rows(client, f"{sql} -- again") == expected
     assert list((tmp_path / "spool").iterdir()) == []
     infos = engine.queries(ANN)
     assert [(info.state, info.rows) for info in infos] == [(State.FINISHED, 4)] * 2
@@ -138,6 +139,27 @@ def test_a_result_that_the_driver_refuses_to_hold_is_spooled(
 
     monkeypatch.setattr(DataFrame, "toArrow", refuse)
     assert rows(connected(engine), "SELECT id FROM people ORDER BY id") == [(1,), (2,), (3,), (4,)]
+
+
+def test_a_result_that_was_small_is_not_spooled_the_next_time(
+    spooling: SparkEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark.sql.classic.dataframe import DataFrame
+
+    collected: list[int] = []
+
+    def to_arrow(frame: DataFrame) -> pa.Table:
+        collected.append(1)
+        if len(collected) > 1:
+            raise RuntimeError("Total size is bigger than spark.driver.maxResultSize (256.0 MiB)")
+        return plain(frame)
+
+    plain = DataFrame.toArrow
+    monkeypatch.setattr(DataFrame, "toArrow", to_arrow)
+    client, sql = connected(spooling), "SELECT id FROM people ORDER BY id"
+    answers = [rows(client, sql) for _ in range(3)]
+    # By files, collected, and by files again when it turns out to be too large.
+    assert answers == [[(1,), (2,), (3,), (4,)]] * 3 and len(collected) == 2
 
 
 def test_queries_run_side_by_side(engine: SparkEngine) -> None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _FEW = 10_000
 """An outermost LIMIT of at most so many rows makes a small result."""
 _TEXTS = 4
+_LITTLE = 16 << 20
+"""A result of at most so many bytes is taken to be small the next time as well."""
 
 Path = tuple[str, ...]
 
@@ -43,12 +45,20 @@ class SparkPlan:
     """Where ``sql`` begins in the client's statement."""
     texts: dict[object, str] = field(default_factory=dict, repr=False)
     """The translation for each way in which the relations were named and shaped."""
+    sizes: list[int] = field(default_factory=list, repr=False)
+    """Bytes of the last result, if there was one."""
 
     @property
     def small(self) -> bool:
-        """Whether the statement itself says that its result is small."""
+        """Whether the result is small: by what the statement says, or because it was small the last time."""
         limit = self.analysis.limit
-        return self.analysis.aggregate or (limit is not None and limit <= _FEW)
+        stated = self.analysis.aggregate or (limit is not None and limit <= _FEW)
+        return stated or any(size <= _LITTLE for size in self.sizes)
+
+    def gave(self, size: int) -> None:
+        """Remember how large the result was. With other values of parameters it says nothing."""
+        if not self.parameters:
+            self.sizes[:] = [size]
 
     def placed(self, error: SqlError) -> SqlError:
         """An error in the query, with its place in the client's statement."""

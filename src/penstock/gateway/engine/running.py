@@ -198,14 +198,17 @@ class SparkExecution(Execution):
         self._news.wait()
         self._check()
         rows = self._spool.batches(self._filled) if self._spool else self._taken()
+        size = 0
         for batch in rows:
             self._check()
             if batch.num_rows:
                 assert self._fit is not None
                 fitted = self._fit(batch)
                 self._query.sent(fitted.num_rows, fitted.nbytes)
+                size += fitted.nbytes
                 yield fitted
         self._check()
+        self._plan.gave(size)
 
     def _taken(self) -> Iterator[pa.RecordBatch]:
         if self._error is not None:
