@@ -173,6 +173,8 @@ class TableInfo:
     columns: pa.Schema
     definition: str = ""
     """The query of a view, as its author wrote it."""
+    reads: tuple[tuple[str, str], ...] = ()
+    """Schemas and names of what a view reads."""
 
 
 @dataclass(frozen=True, slots=True)

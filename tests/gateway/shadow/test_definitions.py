@@ -80,3 +80,26 @@ def test_a_text_ends_with_a_semicolon_that_is_no_comment() -> None:
     assert shown(" SELECT 1 ") == "SELECT 1;"
     assert shown("SELECT 1 -- one\n, 2") == "SELECT 1 -- one\n, 2;"
     assert shown("SELECT 1 -- one") == "SELECT 1 -- one\n;"
+
+
+def test_what_a_view_reads_is_known_and_keeps_no_twin(viewed: Shadow) -> None:
+    sql = (
+        "select rc.relname from pg_depend d join pg_rewrite r on r.oid = d.objid join pg_class rc"
+        " on rc.oid = d.refobjid where r.ev_class = 'v'::regclass and rc.oid <> r.ev_class order by 1"
+    )
+    reads = (("public", "orders"), ("sys", "queries"), ("nowhere", "nothing"))
+    view = TableInfo("public", "v", "view", NUMBER, TEXT, reads)
+    viewed.sync([*TABLES, view], [PETER, RITA])
+    version = viewed.version
+    assert ask(viewed, sql) == [["orders"], ["queries"]]
+    viewed.sync([*TABLES, view], [PETER, RITA])
+    assert viewed.version == version, "nothing has changed"
+
+    wider = TableInfo("public", "orders", "table", pa.schema([("other", pa.int64())]))
+    viewed.sync([wider, *TABLES[1:], view], [PETER, RITA])
+    assert ask(viewed, sql) == [["orders"], ["queries"]]
+    assert ask(viewed, "select attname from pg_attribute where attrelid = 'orders'::regclass and attnum > 0")
+    viewed.sync([*TABLES[:-1], view], [PETER, RITA])
+    assert ask(viewed, sql) == [["orders"]]
+    viewed.sync(TABLES[1:], [PETER, RITA])
+    assert ask(viewed, "select to_regclass('orders'), to_regclass('v')") == [[None, None]]

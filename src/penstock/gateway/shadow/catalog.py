@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from penstock.errors import SqlError
 from penstock.gateway.base import PUBLIC, TableInfo, User
-from penstock.gateway.shadow import definitions, roles, twins
+from penstock.gateway.shadow import definitions, reading, roles, twins
 from penstock.gateway.shadow.link import Link
 from penstock.gateway.shadow.setup import OWNER
 
@@ -45,6 +45,7 @@ class Catalog:
         self._link: Link | None = None
         self._twins: dict[tuple[str, str], twins.Twin] = {}
         self._definitions: dict[tuple[str, str], str] = {}
+        self._reading: set[reading.Pair] = set()
         self._schemas: frozenset[str] = frozenset()
         self._system: frozenset[str] = frozenset()
         self._roles: dict[str, frozenset[str]] = {}
@@ -66,7 +67,14 @@ class Catalog:
         names |= {PUBLIC} | {schema for schema, _ in target}
         before = [((name, ""), twins.create_schema(name, OWNER)) for name in sorted(names - self._schemas)]
         between = list(twins.changes(self._twins, target))
-        between += definitions.changes(self._definitions, definitions.wanted(tables))
+        changed = {path for path, _ in between}
+        pairs = reading.wanted(tables, target)
+        between = [
+            *reading.removed(self._reading, pairs, changed),
+            *between,
+            *reading.added(self._reading, pairs, changed),
+            *definitions.changes(self._definitions, definitions.wanted(tables)),
+        ]
         self._system = frozenset(twin.schema for twin in target.values() if twin.system)
         people = [roles.role_of(user, names, self._system) for user in users]
         gone = set(self._roles) - {role.name for role in people}
@@ -114,6 +122,7 @@ class Catalog:
     def _read(self, link: Link) -> None:
         self._twins = twins.present_from(link.execute(twins.PRESENT))
         self._definitions = definitions.present_from(link.execute(definitions.PRESENT))
+        self._reading = reading.present_from(link.execute(reading.PRESENT))
         self._schemas = frozenset(str(name) for (name,) in link.execute(twins.SCHEMAS))
         self._roles = roles.present_from(link.execute(roles.PRESENT))
 

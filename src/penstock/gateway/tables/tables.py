@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -156,7 +157,7 @@ class Tables:
                 for table, schema in provider.tables().items():
                     found[name, table] = TableInfo(name, table, "system", schema)
         for entry in self._shelf.entries():
-            found[entry.key] = TableInfo(*entry.key, entry.kind, entry.arrow, _definition(entry))
+            found[entry.key] = _listed(entry)
         return [found[key] for key in sorted(found) if self.readable(key[0], user)]
 
     def schemas(self, user: User) -> list[str]:
@@ -325,8 +326,11 @@ class Tables:
         return Relation(*key, kind, schema, types, bind, self._bindings)
 
 
-def _definition(entry: Entry) -> str:
-    return (entry.spec.written or entry.spec.query) if isinstance(entry.spec, ViewSpec) else ""
+def _listed(entry: Entry) -> TableInfo:
+    info = TableInfo(*entry.key, entry.kind, entry.arrow)
+    if not isinstance(entry.spec, ViewSpec):
+        return info
+    return replace(info, definition=entry.spec.written or entry.spec.query, reads=entry.spec.needs)
 
 
 def _configured_spec(table: TableConfig) -> TableSpec:
