@@ -109,6 +109,27 @@ def spark_connect(folder: Path) -> Iterator[str]:
 
 
 @contextmanager
+def spark_thrift(folder: Path) -> Iterator[str]:
+    """Spark's Thrift server, which speaks HiveServer2's protocol, with two cores: its address for JDBC."""
+    [port] = free_ports(1)
+    settings = {
+        "spark.master": "local[2]",
+        "spark.driver.memory": "1g",
+        "spark.ui.enabled": "false",
+        "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.hadoop.javax.jdo.option.ConnectionURL": "jdbc:derby:memory:thrift;create=true",
+    }
+    command = [str(SPARK_HOME / "bin" / "spark-submit")]
+    command += [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
+    command += ["--class", "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2", "spark-internal"]
+    command += ["--hiveconf", "hive.server2.thrift.bind.host=127.0.0.1"]
+    command += ["--hiveconf", f"hive.server2.thrift.port={port}"]
+    with _running(folder / "thrift.log", "HiveThriftServer2 started", command):
+        yield f"jdbc:hive2://127.0.0.1:{port}/default"
+
+
+@contextmanager
 def _running(log: Path, ready: str, command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
     """A server in a process group of its own, from when it says that it is ready."""
     environment = {

@@ -62,12 +62,15 @@ class Served:
 
 @contextmanager
 def child(
-    *command: str, folder: Path | None = None, environ: Mapping[str, str] | None = None
+    *command: str,
+    program: str = sys.executable,
+    folder: Path | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> Iterator[Child]:
     # It finds this package wherever it is started.
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     process = subprocess.Popen(
-        [sys.executable, *command],
+        [program, *command],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": path, **(environ or {})},
         stdin=subprocess.PIPE,
