@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.errors import SqlError
 from penstock.gateway import types
 from penstock.gateway.base import Column
 from penstock.gateway.pgwire.rows import RowEncoder
@@ -328,3 +329,19 @@ def test_a_column_that_was_described_otherwise_is_cast() -> None:
     batch = pa.record_batch([array], names=["x"])
     rows = data_rows(RowEncoder([Column("x", pa.int16(), types.INT8)], [1], Settings()).encode(batch))
     assert rows == [[struct.pack(">q", 1)], [None]]
+
+
+@pytest.mark.parametrize("micros", [-1, DAY + 1, 2**63 - 1])
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_time_that_is_not_within_a_day_is_refused(micros: int, code: int) -> None:
+    array = pa.array([0, micros]).view(pa.time64("us"))
+    with pytest.raises(SqlError, match="time out of range"):
+        encoded(array, code)
+
+
+def test_the_first_and_the_last_of_all_numbers() -> None:
+    least, most = -(2**63), 2**63 - 1
+    assert encoded(pa.array([least], pa.duration("us")), 0) == [b"-106751991 days -04:00:54.775808"]
+    array, tokyo = pa.array([least, most], pa.timestamp("us", "UTC")), Settings({"TimeZone": "Asia/Tokyo"})
+    ends = [b"290309-12-22 05:18:04.224192+09:18:59 BC", b"294247-01-10 13:00:54.775807+09"]
+    assert encoded(array, 0, tokyo) == ends

@@ -463,15 +463,15 @@ def test_tables_that_were_too_long_are_remembered_for_a_while() -> None:
 def test_one_user_leaves_turns_for_others() -> None:
     turns, done = Turns(4), []
     for _ in range(2):
-        turns.take("ann")
+        turns.take("ann", lambda: True)
 
     def third() -> None:
-        turns.take("ann")
+        turns.take("ann", lambda: True)
         done.append("ann")
 
     waiting = threading.Thread(target=third)
     waiting.start()
-    turns.take("bob")
+    turns.take("bob", lambda: True)
     assert done == [] and waiting.is_alive()
     turns.give("ann")
     waiting.join(30)

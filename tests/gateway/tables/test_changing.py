@@ -142,6 +142,8 @@ def test_summaries(place: Place, tmp_path: Path) -> None:
     for name, kind, text in (
         ("a.csv.gz", "csv", "id\n"),
         ("a.json", "json", "nonsense"),
+        ("a.json", "json", '[{"a":1},{"b":2}]'),
+        ("a.json", "json", "5"),
         ("a.parquet", "parquet", "no"),
         ("a.arrow", "arrow", "no"),
         ("a.orc", "orc", "no"),

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from penstock.dialect.spark import moments
 from penstock.dialect.spark.casts import cast, coerce, unify
-from penstock.dialect.spark.core import Context, Typed, refuse, rule
+from penstock.dialect.spark.core import Context, Typed, once, refuse, rule
 from penstock.dialect.spark.decimals import divide, product
 from penstock.dialect.spark.literals import date
 from penstock.dialect.spark.texts import json_text, plain, to_text
@@ -207,7 +207,7 @@ def compare(sign: str, left: Typed, right: Typed, node: exp.Expr | None = None) 
         # Spark compares decimals of different scales exactly by itself, while they fit into 38 digits.
         both = [left if left.type.number else both[0], right if right.type.number else both[1]]
         if wide := _wide(both[0].type, both[1].type):
-            return Typed(_compare_wide(sign, both[0].sql, both[1].sql, wide), BOOL)
+            return Typed(_compare_wide(sign, both[0], both[1], wide), BOOL)
     return Typed(f"({both[0].sql} {sign} {both[1].sql})", BOOL)
 
 
@@ -219,11 +219,28 @@ def _wide(left: Type, right: Type) -> str:
     return f"DECIMAL(38,{scale})" if a.scale != b.scale and whole + scale > 38 else ""
 
 
-def _compare_wide(sign: str, left: str, right: str, wide: str) -> str:
-    """Spark would round one of them first. One that is too large to keep all its digits differs in others."""
-    exact = f"try_cast({left} AS {wide}) {sign} try_cast({right} AS {wide})"
-    fits = f"try_cast({left} AS {wide}) IS NOT NULL AND try_cast({right} AS {wide}) IS NOT NULL"
-    return f"(IF({fits}, {exact}, {left} {sign} {right}))"
+def _compare_wide(sign: str, left: Typed, right: Typed, wide: str) -> str:
+    """Spark would round one of them first. Only the one of the smaller scale may not fit into ``wide``.
+
+    If it does not, it is larger than whatever the other can be: its sign decides.
+    """
+    swapped = decimal(left.type).scale > decimal(right.type).scale
+    short, long = (right, left) if swapped else (left, right)
+
+    def ordered(one: str, other: str) -> str:
+        return f"{other} {sign} {one}" if swapped else f"{one} {sign} {other}"
+
+    def exact(one: str, other: str) -> str:
+        cast = f"try_cast({one} AS {wide})"
+        told = "" if sign == "<=>" else f" AND {other} IS NOT NULL"
+        too_large = f"{cast} IS NULL AND {one} IS NOT NULL{told}"
+        return f"IF({too_large}, {ordered(one, '0')}, {ordered(cast, other)})"
+
+    found = once(short, lambda one: once(long, lambda other: exact(one, other)))
+    if sign == "=":
+        # Also as Spark would compare them, by which it finds the keys of a join, and skips files.
+        return f"({left.sql} = {right.sql} AND {found})"
+    return f"({found})"
 
 
 def _midnight(value: Typed, other: Typed) -> Typed:

@@ -140,7 +140,8 @@ class SystemRelay(Relay):
         self._let_go()
 
     def _work(self) -> None:
-        self._turn.take()
+        if not self._turn.take(lambda: self._why is None):
+            return
         rows: Rows | None = None
         try:
             if self._why is None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 SIZE = 8
+_LOOK = 0.5
+"""Seconds after which who waits asks whether that is still wanted."""
 
 
 class Turns:
@@ -18,11 +21,15 @@ class Turns:
         self._free = threading.Condition()
         self._taken: Counter[str] = Counter()
 
-    def take(self, user: str) -> None:
-        """Wait for a turn; `give` it back afterwards."""
+    def take(self, user: str, wanted: Callable[[], bool]) -> bool:
+        """Wait for a turn as long as it is wanted; whether there is one. `give` it back afterwards."""
         with self._free:
-            self._free.wait_for(lambda: self._taken.total() < self._size and self._taken[user] < self._share)
+            while self._taken.total() >= self._size or self._taken[user] >= self._share:
+                if not wanted():
+                    return False
+                self._free.wait(_LOOK)
             self._taken[user] += 1
+            return True
 
     def give(self, user: str) -> None:
         with self._free:
@@ -39,8 +46,8 @@ class Turn:
     turns: Turns
     user: str
 
-    def take(self) -> None:
-        self.turns.take(self.user)
+    def take(self, wanted: Callable[[], bool]) -> bool:
+        return self.turns.take(self.user, wanted)
 
     def give(self) -> None:
         self.turns.give(self.user)

@@ -295,8 +295,11 @@ def timestamps(micros: Ints, shift: Ints, offsets: Offsets, out: Bytes) -> None:
         offsets[row] = at
         if len(shift):
             east = shift[row if len(shift) > 1 else 0]
-        local = micros[row] + east * _MICROS
-        days = local // _DAY
+        # The shift is added to the time of day: near the end of all numbers, the whole would run over.
+        days = micros[row] // _DAY
+        local = micros[row] - days * _DAY + east * _MICROS
+        days += local // _DAY
+        local %= _DAY
         if days == known:
             at = _copied(out, at, begin, end)
         else:
@@ -304,7 +307,6 @@ def timestamps(micros: Ints, shift: Ints, offsets: Offsets, out: Bytes) -> None:
             at, before = _date(out, at, days)
             end = at
         out[at] = _SPACE
-        local -= days * _DAY
         at = _clock(out, at + 1, local // _HOUR, local % _HOUR)
         if len(shift):
             at = _offset(out, at, east)

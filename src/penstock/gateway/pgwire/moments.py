@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.errors import SqlError
 from penstock.gateway.pgwire import kernels
 from penstock.gateway.pgwire.fields import Field, Varying, cells_of, field, nulls, varying
 from penstock.gateway.pgwire.numbers import zeroed
@@ -39,6 +40,20 @@ def _micros(array: pa.Array) -> Ints:
     return values // 1000 if unit == "ns" else values * (_MICROS // {"s": 1, "ms": 1000}[unit])
 
 
+def _times(array: pa.Array) -> Ints:
+    micros = _micros(array)
+    if len(micros) and not 0 <= int(micros.min()) <= int(micros.max()) <= _DAY * _MICROS:
+        raise SqlError("time out of range", sqlstate="22008", hint="it is not within a day")
+    return micros
+
+
+def _whole(values: Ints, unit: int) -> Ints:
+    """How many whole units, towards zero. Not by absolute values: the smallest number has none."""
+    floor = values // unit
+    found: Ints = floor + ((values < 0) & (floor * unit != values))
+    return found
+
+
 def _written(
     write: Callable[..., None], array: pa.Array, longest: int, *numbers: npt.NDArray[Any]
 ) -> Varying:
@@ -53,7 +68,7 @@ def date_text(array: pa.Array) -> Field:
 
 
 def time_text(array: pa.Array) -> Field:
-    return _written(kernels.times, array, 16, _micros(array))
+    return _written(kernels.times, array, 16, _times(array))
 
 
 def timestamp_text(array: pa.Array, zone: str) -> Field:
@@ -74,12 +89,12 @@ def _interval_parts(array: pa.Array) -> tuple[Ints, Ints, Ints]:
     """Months, days and microseconds. Whole days are told as days, as in differences of timestamps."""
     if pa.types.is_duration(array.type):
         micros = _micros(array)
-        days = np.abs(micros) // (_DAY * _MICROS) * np.sign(micros)
+        days = _whole(micros, _DAY * _MICROS)
         return np.zeros_like(micros), days, micros - days * (_DAY * _MICROS)
     raw = np.frombuffer(array.buffers()[1], [("months", "<i4"), ("days", "<i4"), ("nanos", "<i8")])
     rows = raw[array.offset : array.offset + len(array)]
     months, days, nanos = (rows[name].astype(np.int64) for name in ("months", "days", "nanos"))
-    micros = np.abs(nanos) // 1000 * np.sign(nanos)
+    micros = _whole(nanos, 1000)
     if array.null_count:
         missing = nulls(array)
         months[missing] = days[missing] = micros[missing] = 0
@@ -91,7 +106,7 @@ def date_binary(array: pa.Array) -> Field:
 
 
 def time_binary(array: pa.Array) -> Field:
-    return field(cells_of(_micros(array).astype(">i8")), array)
+    return field(cells_of(_times(array).astype(">i8")), array)
 
 
 def timestamp_binary(array: pa.Array) -> Field:

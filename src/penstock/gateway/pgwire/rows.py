@@ -57,7 +57,9 @@ def warm_up() -> None:
         pa.decimal128(12, 2),
         pa.date32(),
         pa.time64("us"),
+        pa.time64("ns"),
         pa.timestamp("us", "UTC"),
+        pa.timestamp("ns", "UTC"),
         pa.month_day_nano_interval(),
     )
     batch = pa.record_batch([pa.nulls(2, kind) for kind in kinds], [str(kind) for kind in kinds])

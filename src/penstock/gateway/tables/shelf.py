@@ -37,6 +37,7 @@ _log = logging.getLogger(__name__)
 _GRACE = 60.0
 """Seconds for which a name in Spark stays after its table is gone."""
 _MEND_EVERY = 1.0
+_DOUBT_EVERY = 5.0
 _AT_ONCE = 4
 _DEEPEST = 32
 
@@ -74,6 +75,8 @@ class Shelf:
         """The files for which the columns of a table are known to be right."""
         self._numbers = itertools.count(1)
         self._retired: list[tuple[float, str, str]] = []
+        self._doubts: dict[Key, float] = {}
+        """Until when a table is not looked into again because a read has failed."""
         self._conformed: weakref.WeakSet[SparkSession] = weakref.WeakSet()
         self._folder = tempfile.mkdtemp(prefix="penstock-tables-")
         self._conform(self.spark)
@@ -167,7 +170,8 @@ class Shelf:
         """Look whether files have other columns than their tables, at tables whose files have changed."""
         for entry in self.entries():
             if entry.problem is None and isinstance(entry.spec, TableSpec) and entry.seen:
-                with suppress(SqlError):
+                # Whatever is wrong with one table, the others are looked at.
+                with suppress(Exception):
                     self._checked(entry, entry.spec, self._freshness.files(entry.spec.path))
 
     def doubt(self, key: Key) -> None:
@@ -179,8 +183,16 @@ class Shelf:
             if isinstance(entry.spec, ViewSpec):
                 for need in entry.spec.needs:
                     self.doubt(need)
-            elif entry.problem is None and entry.seen:
+            elif entry.problem is None and entry.seen and self._may_doubt(key):
                 self._rebuilt(entry)
+
+    def _may_doubt(self, key: Key) -> bool:
+        """Not too often: whoever repeats a query that fails must not keep others waiting."""
+        now = time.monotonic()
+        if now < self._doubts.get(key, now):
+            return False
+        self._doubts[key] = now + _DOUBT_EVERY
+        return True
 
     def _checked(self, entry: Entry, spec: TableSpec, now: str) -> Entry:
         """The entry; another one, if its files are others ``now`` and have other columns."""

@@ -45,7 +45,8 @@ def _told(spec: TableSpec, file: str) -> str:
     if spec.format == "csv" and Path(file).suffix in (".csv", ".tsv", ".txt"):
         return _header(spec, _line(file))
     if spec.format == "json" and Path(file).suffix in (".json", ".jsonl", ".ndjson"):
-        return "\n".join(sorted(json.loads(_line(file))))
+        first = json.loads(_line(file))
+        return "\n".join(sorted(first)) if isinstance(first, dict) else ""
     return ""
 
 
