@@ -236,7 +236,11 @@ def _compare_wide(sign: str, left: Typed, right: Typed, wide: str) -> str:
         too_large = f"{cast} IS NULL AND {one} IS NOT NULL{told}"
         return f"IF({too_large}, {ordered(one, '0')}, {ordered(cast, other)})"
 
-    found = once(short, lambda one: once(long, lambda other: exact(one, other)))
+    if "SELECT " in short.sql + long.sql:
+        # Not once: Spark has no subqueries inside a lambda.
+        found = exact(short.sql, long.sql)
+    else:
+        found = once(short, lambda one: once(long, lambda other: exact(one, other)))
     if sign == "=":
         # Also as Spark would compare them, by which it finds the keys of a join, and skips files.
         return f"({left.sql} = {right.sql} AND {found})"
