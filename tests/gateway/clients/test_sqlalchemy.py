@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tests.gateway.clients.data import KINDS, TPCH
+from tests.gateway.clients.data import KINDS, REMOTE, TPCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ def engine(gateway: Gateway) -> Iterator[sa.Engine]:
 def test_inspection(engine: sa.Engine) -> None:
     inspector = sa.inspect(engine)
     assert {"desk", "public", "secret", "sys"} <= set(inspector.get_schema_names())
-    assert set(inspector.get_table_names()) == {*TPCH, "kinds"}
+    assert set(inspector.get_table_names()) == {*TPCH, *REMOTE, "kinds"}
     assert inspector.get_view_names("desk") == ["europe"]
     assert [column["name"] for column in inspector.get_columns("kinds")] == KINDS.column_names
     assert isinstance(inspector.get_columns("kinds")[7]["type"], sa.Numeric)
