@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -95,15 +95,10 @@ def spark_connect(folder: Path) -> Iterator[str]:
     """A Spark Connect server with two cores: its address."""
     [port] = free_ports(1)
     settings = {
-        "spark.master": "local[2]",
-        "spark.driver.memory": "1g",
-        "spark.ui.enabled": "false",
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
     }
-    command = [str(SPARK_HOME / "bin" / "spark-submit")]
-    command += [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
-    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+    command = _submit("org.apache.spark.sql.connect.service.SparkConnectServer", settings)
     with _running(folder / "connect.log", "Spark Connect server started", command):
         yield f"sc://127.0.0.1:{port}"
 
@@ -113,20 +108,25 @@ def spark_thrift(folder: Path) -> Iterator[str]:
     """Spark's Thrift server, which speaks HiveServer2's protocol, with two cores: its address for JDBC."""
     [port] = free_ports(1)
     settings = {
-        "spark.master": "local[2]",
-        "spark.driver.memory": "1g",
-        "spark.ui.enabled": "false",
         "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
         "spark.sql.session.timeZone": "UTC",
         "spark.hadoop.javax.jdo.option.ConnectionURL": "jdbc:derby:memory:thrift;create=true",
     }
-    command = [str(SPARK_HOME / "bin" / "spark-submit")]
-    command += [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
-    command += ["--class", "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2", "spark-internal"]
+    command = _submit("org.apache.spark.sql.hive.thriftserver.HiveThriftServer2", settings)
     command += ["--hiveconf", "hive.server2.thrift.bind.host=127.0.0.1"]
     command += ["--hiveconf", f"hive.server2.thrift.port={port}"]
     with _running(folder / "thrift.log", "HiveThriftServer2 started", command):
         yield f"jdbc:hive2://127.0.0.1:{port}/default"
+
+
+def _submit(main: str, settings: Mapping[str, str]) -> list[str]:
+    """The command that runs a server of Spark's own in this place, with two cores and without a web page."""
+    usual = {"spark.master": "local[2]", "spark.driver.memory": "1g", "spark.ui.enabled": "false"}
+    command = [str(SPARK_HOME / "bin" / "spark-submit")]
+    command += [
+        part for key, value in (usual | {**settings}).items() for part in ("--conf", f"{key}={value}")
+    ]
+    return [*command, "--class", main, "spark-internal"]
 
 
 @contextmanager

@@ -48,13 +48,13 @@ def nulls(array: pa.Array) -> Mask:
     return mask
 
 
-def offsets_of(array: pa.Array) -> npt.NDArray[np.int32]:
+def _offsets(array: pa.Array) -> npt.NDArray[np.int32]:
     return np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
 
 
 def content(array: pa.Array) -> tuple[Cells, npt.NDArray[np.int32]]:
     """All bytes of a binary array, and where each value begins in them."""
-    offsets = offsets_of(array)
+    offsets = _offsets(array)
     data = array.buffers()[2]
     raw = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
     return raw[offsets[0] : offsets[-1]], offsets - offsets[0]
