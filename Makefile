@@ -6,10 +6,11 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench cds lock proto clean
+.PHONY: help demo check test lint bench cds lock proto clean
 
 help:
 	@echo 'make demo    see a pipeline survive kill -9'
+	@echo 'make check   linters, type checker and the quick tests: before each commit'
 	@echo 'make test    linters, type checker, all tests'
 	@echo 'make lint    linters and type checker only'
 	@echo 'make bench   measure against plain PySpark, PostgreSQL, bytewax and PyFlink'
@@ -20,6 +21,13 @@ help:
 
 demo: $(STAMP)
 	$(BIN)/python -m demo
+
+# What shows most mistakes in the shortest time: layers, names, formats, docs, and the rules that are pure.
+CHECKED := tests/core tests/config tests/types tests/golden tests/docs tests/control/claims tests/control/catalog \
+	tests/batch/pipeline tests/journals/shuffle/test_sequencing.py tests/sql tests/test_*.py
+
+check: lint
+	$(BIN)/python -m pytest -n 2 -q -m 'not spark and not slow and not soak' $(CHECKED)
 
 test: lint
 	$(BIN)/python -m pytest -n 2
@@ -47,7 +55,7 @@ lock: $(STAMP)
 
 proto: $(STAMP)
 	$(BIN)/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src src/penstock/store/etcd/wire.proto \
-		src/penstock/gateway/flight/flightsql.proto
+		src/penstock/server/flight/flightsql.proto
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import penstock as ps
 from bench.pgqueue import PgQueue
 from bench.workqueue import WorkQueue
-from penstock.claims import Board
+from penstock.control.claims import Board
 
 if TYPE_CHECKING:
     from multiprocessing.queues import Queue

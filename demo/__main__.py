@@ -23,9 +23,9 @@ from demo.killing import Death, kill_in_the_middle
 from demo.ledger import Ledger
 from demo.scene import Scene, make_trades, prepare, register
 from demo.screen import screen
-from penstock.instances import Supervisor
-from penstock.runner.events import Event
+from penstock.batch.runner.events import Event
 from penstock.store import Store
+from penstock.workers.run_instances import RunSupervisor
 
 
 class Verdicts:
@@ -75,7 +75,7 @@ def _run(console: Console, scene: Scene, store: Store) -> tuple[Ledger, Death | 
             ledger(event)
             shown.tell(event)
 
-        supervisor = Supervisor(scene.jobs(), listen)
+        supervisor = RunSupervisor(scene.jobs(), listen)
         with _stderr_to(scene.log):
             supervisor.__enter__()
         try:

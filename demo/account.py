@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from demo.killing import Death
-from penstock.ranges import Range
-from penstock.runner.events import Event
+from penstock.batch.runner.events import Event
+from penstock.core.ranges import Range
 
 
 @dataclass(frozen=True, slots=True)

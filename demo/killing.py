@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from demo.ledger import Ledger
-from penstock.claims import PartitionView, State
+from penstock.batch.runs import runs
+from penstock.control.claims import PartitionState, PartitionView
 from penstock.errors import PenstockError
-from penstock.instances import Instance, Supervisor
-from penstock.runner import runs
 from penstock.store import Store
+from penstock.workers.run_instances import RunChild, RunSupervisor
 
 # Part of the partitions that is done when the killing begins; later, nobody is waited for any more.
 _MIDDLE, _LATE = 0.3, 0.6
@@ -34,7 +34,12 @@ class Death:
 
 
 def kill_in_the_middle(
-    supervisor: Supervisor, ledger: Ledger, store: Store, run: str, partitions: int, look: Callable[[], None]
+    supervisor: RunSupervisor,
+    ledger: Ledger,
+    store: Store,
+    run: str,
+    partitions: int,
+    look: Callable[[], None],
 ) -> Death | None:
     """Kill the first instance that is found with a saved checkpoint of unfinished work.
 
@@ -53,11 +58,11 @@ def kill_in_the_middle(
     return None
 
 
-def _strike(instance: Instance, store: Store, run: str) -> tuple[PartitionView, ...]:
+def _strike(instance: RunChild, store: Store, run: str) -> tuple[PartitionView, ...]:
     """Stop the process, look at what it holds, and kill it only if there is a checkpoint to resume from."""
     os.kill(instance.pid, signal.SIGSTOP)
     try:
-        claimed = runs.board(store, run).partitions({State.CLAIMED})
+        claimed = runs.board(store, run).partitions({PartitionState.CLAIMED})
         held = tuple(view for view in claimed if view.owner == instance.name)
     except PenstockError:
         os.kill(instance.pid, signal.SIGCONT)

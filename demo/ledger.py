@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
-from penstock.ranges import Range
-from penstock.runner.events import Event
+from penstock.batch.runner.events import Event
+from penstock.core.ranges import Range
 
 
 class Ledger:

@@ -10,10 +10,10 @@ from types import ModuleType
 
 import penstock as ps
 from penstock.config import Config, load
-from penstock.job import Job
 from penstock.project import Project
 from penstock.project import load as load_project
 from penstock.store import Store
+from penstock.workers.run_job import RunJob
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "trades"
 NAMES = ("north", "south")
@@ -57,8 +57,8 @@ class Scene:
         """What the instances and their Spark write to stderr."""
         return self.folder / "instances.log"
 
-    def jobs(self) -> list[Job]:
-        job = Job(
+    def jobs(self) -> list[RunJob]:
+        job = RunJob(
             source=self.project.source,
             run=self.run,
             instance="",

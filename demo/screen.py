@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from demo.ledger import Ledger
-from penstock.instances import Instance
-from penstock.runner.events import Event
+from penstock.batch.runner.events import Event
+from penstock.workers.run_instances import RunChild
 
 
 class Screen(ABC):
@@ -26,7 +26,7 @@ class Screen(ABC):
         self.ledger = ledger
         self.partitions = partitions
         self.stages = stages
-        self.instances: list[Instance] = []
+        self.instances: list[RunChild] = []
         self.began = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -97,7 +97,7 @@ class Picture(Screen):
         total.add_row("     ", bar, f"{self.ledger.done} of {self.partitions} partitions published")
         return Group(Text(""), table, total)
 
-    def _row(self, instance: Instance) -> tuple[RenderableType, ...]:
+    def _row(self, instance: RunChild) -> tuple[RenderableType, ...]:
         done = Text(f"{self.ledger.done_by(instance.name):2} done", "green")
         if instance.code is not None and instance.code < 0:
             return Text("💀 killed", "bold red"), done, Text("its leases run out", "dim")

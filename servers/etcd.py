@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.tls import Tls
+from penstock.config.tls import Tls
 from servers.netns import Network
 from servers.packages import need
 from servers.ports import free_ports

@@ -8,7 +8,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 from penstock.certs import making
-from penstock.tls import Tls, certificates, private_key
+from penstock.config.tls import Tls, certificates, private_key
 
 _DAYS = 30
 

@@ -58,6 +58,11 @@ class Postgres:
         finally:
             self._remove()
 
+    def demand_passwords(self) -> None:
+        """From now on, nobody gets in without one."""
+        (Path(self._data) / "pg_hba.conf").write_text("host all all 127.0.0.1/32 scram-sha-256\n")
+        self._run(self._ctl, "-D", self._data, "reload")
+
     @property
     def _data(self) -> str:
         return str(self._folder / "data")

@@ -24,6 +24,9 @@ SPARK = SparkConfig(master="local[2]", memory="1g", fast_start=True)
 STARTS_SPARK = {
     "test_batch_faults",
     "test_demo",
+    "test_extending",
+    "test_install",
+    "test_noise",
     "test_processes",
     "test_remote_spark",
     "test_stream_start",
@@ -66,13 +69,41 @@ def s3() -> Iterator[Seaweed]:
         pytest.skip(str(missing))
 
 
+SERVERS = {"etcd", "s3", "postgres", "servers", "database", "kafka", "shadow", "real"}
+"""Fixtures that start a server."""
+LONG = {"faults", "generated", "simulation", "test_install", "test_extending"}
+"""Folders and files of tests that take long without Spark, too."""
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes minutes unless it is asked for."""
+    """Mark what a person does not wait for before each commit; leave out what takes minutes unless asked."""
+    for item in items:
+        if _starts_spark(item.nodeid) or "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")
+        elif _is_slow(item):
+            item.add_marker("slow")
     if config.option.markexpr:
         return
     chosen = [item for item in items if item.get_closest_marker("soak") is None]
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = chosen
+
+
+def _pieces(nodeid: str) -> set[str]:
+    """Folders and file of a test."""
+    place = Path(nodeid.partition("::")[0]).relative_to("tests")
+    return {*place.parts, place.stem}
+
+
+def _starts_spark(nodeid: str) -> bool:
+    return not STARTS_SPARK.isdisjoint(_pieces(nodeid))
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    return not (
+        LONG.isdisjoint(_pieces(item.nodeid)) and SERVERS.isdisjoint(getattr(item, "fixturenames", ()))
+    )
 
 
 class OneByOne(LoadScopeScheduling):  # type: ignore[misc]
@@ -82,8 +113,7 @@ class OneByOne(LoadScopeScheduling):  # type: ignore[misc]
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        place = Path(nodeid.partition("::")[0]).relative_to("tests")
-        return "sparks" if not STARTS_SPARK.isdisjoint((*place.parts, place.stem)) else nodeid
+        return "sparks" if _starts_spark(nodeid) else nodeid
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -14,7 +14,7 @@ from bench.claiming import DIGEST, Load
 from bench.lab import Lab
 from bench.measuring import compare, say
 from bench.results import Result
-from penstock.claims import Board
+from penstock.control.claims import Board
 from penstock.store import Session, Store
 
 SECONDS = 2.0

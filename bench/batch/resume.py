@@ -25,11 +25,11 @@ from bench.batch.running import (
 from bench.lab import Lab, Place
 from bench.measuring import say, timed
 from bench.results import Result
-from penstock.claims import State
-from penstock.runner import runs
+from penstock.batch.runs import runs
+from penstock.control.claims import PartitionState
 
 if TYPE_CHECKING:
-    from penstock.claims import PartitionView
+    from penstock.control.claims import PartitionView
 
 GOAL = 0.35
 PARTITIONS = 20
@@ -111,7 +111,7 @@ def _killed_and_resumed(lab: Lab, rows: int, outputs: Outputs) -> Resumed:
         seconds,
         waited,
         sum(event.partition.rows for event in redone),
-        sum(_unavoidable(view) for view in before if view.state is State.CLAIMED),
+        sum(_unavoidable(view) for view in before if view.state is PartitionState.CLAIMED),
     )
 
 
@@ -130,7 +130,7 @@ def _left(place: Place) -> tuple[float, list[PartitionView]]:
     began = time.monotonic()
     with ps.open_store(place.store) as store:
         board = runs.board(store, PIPELINE.name)
-        while any(view.alive for view in board.partitions({State.CLAIMED}, touched=True)):
+        while any(view.alive for view in board.partitions({PartitionState.CLAIMED}, touched=True)):
             time.sleep(0.05)
         waited = time.monotonic() - began
         return waited, list(board.partitions(touched=True))

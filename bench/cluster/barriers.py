@@ -12,15 +12,15 @@ from bench.cluster.stores import stores
 from bench.lab import Lab
 from bench.measuring import compare
 from bench.results import Result
-from penstock.cluster.candidate import Candidate
-from penstock.cluster.duties import Duties
-from penstock.cluster.keys import Keys
-from penstock.cluster.model import Outcome
-from penstock.cluster.participant import Bystander, Participation
-from penstock.cluster.records import Records
-from penstock.cluster.room import Room
-from penstock.cluster.roster import Roster
 from penstock.config import ClusterConfig
+from penstock.control.cluster.candidate import Candidate
+from penstock.control.cluster.documents.control_document import Room
+from penstock.control.cluster.documents.epoch_records import Records
+from penstock.control.cluster.documents.keys import Keys
+from penstock.control.cluster.documents.members import Roster
+from penstock.control.cluster.leader import Duties
+from penstock.control.cluster.participant import Bystander, Participation
+from penstock.control.cluster.rules.model import Outcome
 from penstock.store import Store, open_store
 
 MEMBERS = (2, 4, 8)

@@ -10,9 +10,9 @@ from bench.cluster.stores import stores
 from bench.lab import Lab
 from bench.measuring import compare
 from bench.results import Result
-from penstock.cluster.keys import Keys
-from penstock.cluster.room import Room
 from penstock.config import ClusterConfig
+from penstock.control.cluster.documents.control_document import Room
+from penstock.control.cluster.documents.keys import Keys
 from penstock.store import open_store
 
 CONFIG = ClusterConfig()

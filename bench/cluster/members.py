@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 
-from penstock.cluster.model import Member
-from penstock.cluster.node import Node
-from penstock.cluster.participant import Bystander
 from penstock.config import ClusterConfig
+from penstock.control.cluster.node import Node
+from penstock.control.cluster.participant import Bystander
+from penstock.control.cluster.rules.model import Member
 from penstock.store import open_store
 
 SCOPE = "bench"

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from bench.lab import Lab
 from bench.results import Result
-from penstock.cluster.assignment import moved, successor
-from penstock.cluster.model import Seat, Snapshot
 from penstock.config import ClusterConfig
+from penstock.control.cluster.rules.assignment import moved, successor
+from penstock.control.cluster.rules.model import Seat, Snapshot
 
 SIZES = (2, 3, 7, 15)
 

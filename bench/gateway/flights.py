@@ -48,8 +48,8 @@ def cost(client: Any, rows: int) -> float:
 
 def fetched(client: Any) -> int:
     """Ask for the trades and let the batches fall: how many rows came."""
-    from penstock.gateway.flight import flightsql_pb2 as sql
-    from penstock.gateway.flight.messages import sealed
+    from penstock.server.flight import flightsql_pb2 as sql
+    from penstock.server.flight.messages import sealed
 
     command = sealed(sql.CommandStatementQuery(query=trades.QUERY))
     info = client.get_flight_info(flight.FlightDescriptor.for_command(command))

@@ -29,7 +29,7 @@ WARM_UP = 5
 """Rounds that do not count: the JVM goes on compiling for long."""
 SWEEPS = 1
 """The same for TPC-H, of which a round takes minutes."""
-QUERIES = Path(__file__).parents[2] / "tests" / "dialect" / "tpch"
+QUERIES = Path(__file__).parents[2] / "tests" / "sql" / "tpch"
 TABLES = ("customer", "lineitem", "nation", "orders", "part", "partsupp", "region", "supplier")
 
 
@@ -114,14 +114,14 @@ def queries(lab: Lab, sides: Sides, name: str) -> Iterator[Result]:
 
 def in_spark(spark: SparkSession, sql: str) -> str:
     """The query as the gateway says it in Spark SQL, over tables of the same names."""
-    from penstock.dialect.postgres import parse_one
-    from penstock.dialect.translate import Target, translate
+    from penstock.sql.parse.postgres import parse_one
+    from penstock.sql.translate import SparkRelation, translate
 
-    def target(path: tuple[str, ...]) -> Target | None:
+    def target(path: tuple[str, ...]) -> SparkRelation | None:
         if path[-1] not in TABLES:
             return None
         fields = spark.table(path[-1]).schema.fields
-        return Target(path[-1], {field.name: field.dataType.simpleString() for field in fields})
+        return SparkRelation(path[-1], {field.name: field.dataType.simpleString() for field in fields})
 
     return translate(parse_one(sql), target=target)
 
@@ -131,12 +131,12 @@ def asking(lab: Lab, paths: Mapping[str, Path]) -> Iterator[Sides]:
     """The whole gateway in this process, and a session with the very settings of its own."""
     from pyspark.sql import SparkSession
 
-    from penstock.gateway.access import Access, Users
-    from penstock.gateway.door import Door
-    from penstock.gateway.engine.sessions import Sessions
-    from penstock.gateway.front import Front
-    from penstock.gateway.service import Service
-    from penstock.gateway.web.sources import StoreSources
+    from penstock.server.access import Access, Users
+    from penstock.server.engine.running.sessions import SparkSessions
+    from penstock.server.http.sources import StoreSources
+    from penstock.server.process.listeners import ProtocolServers
+    from penstock.server.process.service import Service
+    from penstock.server.process.switch import EngineSwitch
     from penstock.storage import Storage
     from penstock.store import open_store
 
@@ -156,17 +156,17 @@ def asking(lab: Lab, paths: Mapping[str, Path]) -> Iterator[Sides]:
         running.callback(service.stop)
         if service.problems:
             raise RuntimeError("; ".join(service.problems))
-        door = Door("")
-        door.open(engine)
-        front = Front(config, door, Access(Users(store)), StoreSources(store, storage, config))
-        front.start()
-        running.callback(front.stop)
+        switch = EngineSwitch("")
+        switch.open(engine)
+        servers = ProtocolServers(config, switch, Access(Users(store)), StoreSources(store, storage, config))
+        servers.start()
+        running.callback(servers.stop)
         session = SparkSession.getActiveSession()
         assert session is not None
-        plain = Sessions(session).of("UTC")
+        plain = SparkSessions(session).of("UTC")
         for name, path in paths.items():
             plain.read.parquet(str(path)).createOrReplaceTempView(name)
-        url = f"postgresql://penstock@127.0.0.1:{front.ports['sql']}/penstock"
+        url = f"postgresql://penstock@127.0.0.1:{servers.ports['sql']}/penstock"
         client = running.enter_context(Libpq(url))
         yield Sides(client, plain)
 

@@ -16,9 +16,9 @@ from pyarrow import flight
 from bench.gateway import trades
 from bench.lab import Place
 from penstock.errors import SqlError
-from penstock.gateway import types
-from penstock.gateway.base import Client, Connection, Engine, Execution, Prepared, QueryInfo, TableInfo, User
-from penstock.gateway.settings import Settings
+from penstock.server.base import Client, Connection, Engine, Execution, Prepared, QueryInfo, TableInfo, User
+from penstock.server.session_settings import Settings
+from penstock.types import postgres
 
 
 class StoredEngine(Engine):
@@ -59,7 +59,7 @@ class _Connection(Connection):
         found = self._engine.answers.get(sql)
         if found is None:
             raise SqlError("there is no answer to this statement", sqlstate="42601")
-        columns = tuple(types.column(f.name, f.type, f.nullable) for f in found[0].schema)
+        columns = tuple(postgres.column(f.name, f.type, f.nullable) for f in found[0].schema)
         return Prepared(sql, "SELECT", (), columns, found)
 
     def execute(self, prepared: Prepared, parameters: Sequence[object] = ()) -> Execution:  # noqa: ARG002
@@ -109,9 +109,9 @@ def main(kind: str, folder: str, work: str) -> None:
         _tell({"rpc": bare.port})
         sys.stdin.read()
         return
-    from penstock.gateway.access import Access, Users
-    from penstock.gateway.flight import FlightSqlServer
-    from penstock.gateway.pgwire.server import PgServer
+    from penstock.server.access import Access, Users
+    from penstock.server.flight import FlightSqlServer
+    from penstock.server.pgwire.server import PgServer
     from penstock.store import open_store
 
     one = [pa.record_batch({"?column?": pa.array([1], pa.int32())})]

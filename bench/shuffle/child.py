@@ -27,7 +27,8 @@ def log(folder: Path) -> Path:
 
 def main(folder: str, given: str) -> None:
     import penstock as ps
-    from penstock.streams.ingest import Ingestion, Polled
+    from penstock.streams.ingest.epoch_job import Ingestion
+    from penstock.streams.ingest.task_results import Polled
 
     found = json.loads(given)
     made = Made(Spec(**found["spec"]), Path(found["root"]), found["bytes"])

@@ -12,9 +12,10 @@ from pathlib import Path
 from random import Random
 
 from bench.measuring import say
-from penstock.journals.documents import Hint, encode_ack
-from penstock.journals.uuids import Flag, Stamp, encode
-from penstock.tables import Table
+from penstock.journals.format.documents import encode_ack
+from penstock.journals.format.hints import Hint
+from penstock.journals.format.uuids import Flag, Stamp, encode
+from penstock.types.tables import Table
 
 PRODUCERS = 4
 CUSTOMERS = 20_000

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from bench.lab import Lab, Place
 from bench.shuffle.data import Made, Payments
 from penstock.config import ClusterConfig, Config, SparkConfig, StreamConfig
-from penstock.streams.stream import Stream
+from penstock.streams.api.stream import Stream
 
 if TYPE_CHECKING:
-    from penstock.streams.log import EpochLog
+    from penstock.streams.log.epoch_log import EpochLog
 
 QUEUES = 4
 CLUSTER = ClusterConfig(lease_ttl=2.0, renew_every=0.5, member_ttl=3.0)
@@ -49,8 +49,8 @@ class Run:
 
     def begin(self) -> float:
         """Let it read, once it has its seat: starting does not count on either side. When that was."""
-        from penstock.cluster.keys import Keys
-        from penstock.cluster.room import Room
+        from penstock.control.cluster.documents.control_document import Room
+        from penstock.control.cluster.documents.keys import Keys
         from penstock.streams import registry
 
         room = Room(self.log.store, Keys(self.log.layout.cluster))
@@ -79,7 +79,7 @@ def open_run(place: Place, stream: Stream, settings: StreamConfig, spark: Any, m
     from penstock.store import open_store
     from penstock.streams import registry
     from penstock.streams.instance import StreamInstance
-    from penstock.streams.log import EpochLog
+    from penstock.streams.log.epoch_log import EpochLog
     from penstock.streams.place import Place as StreamPlace
 
     config = Config(place.store, str(place.storage), spark=SparkConfig(), cluster=CLUSTER, stream=settings)

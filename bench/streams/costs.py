@@ -14,8 +14,8 @@ from bench.streams.ours import running
 from bench.streams.waiting import wait_until
 from penstock import Stream, Table
 from penstock.config import StreamConfig
+from penstock.sinks import FunctionSink
 from penstock.sources import Part, StatefulSource
-from penstock.streams.sinks import FunctionSink
 
 FEW, MANY = 64, 4096
 _EPOCHS = 20

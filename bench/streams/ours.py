@@ -21,8 +21,8 @@ from penstock.config import ClusterConfig, Config, SparkConfig, StreamConfig
 if TYPE_CHECKING:
     from penstock.store import Store
     from penstock.streams import registry
-    from penstock.streams.events import StreamEvent
-    from penstock.streams.stream import Stream
+    from penstock.streams.api.stream import Stream
+    from penstock.streams.views.events import StreamEvent
 
 _BATCH = re.compile(r"/(\d{16})-\d{16}-[0-9a-f]{8}/[^/]*$")
 _CLUSTER = ClusterConfig(lease_ttl=2.0, renew_every=0.5, member_ttl=3.0)
@@ -127,8 +127,8 @@ def commits(
     """What each batch of the output brought, and when."""
     import pyarrow.parquet as pq
 
+    from penstock.sinks import StreamTable
     from penstock.storage import Storage
-    from penstock.streams.sinks import StreamTable
 
     table = StreamTable(store, Storage(place.storage), record.name, record.id, "counts")
     found: dict[int, dict[int, int]] = {}

@@ -13,8 +13,8 @@ import pyarrow as pa
 from bench.streams import generator
 from bench.streams.load import Load, PollLog
 from penstock import Stream, Table
+from penstock.sinks import ParquetSink
 from penstock.sources import Part, StatefulSource
-from penstock.streams.sinks import ParquetSink
 
 VARIABLE = "PENSTOCK_BENCH_LOAD"
 

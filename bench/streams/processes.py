@@ -16,15 +16,15 @@ from bench.streams.sides import Pauses, Rescaling
 from bench.streams.trace import Trace
 from bench.streams.trace import polls as polls_of
 from bench.streams.waiting import wait_until
-from penstock.children import Crew
-from penstock.cluster.keys import Keys
-from penstock.cluster.room import Room
 from penstock.config import Config
+from penstock.control.cluster.documents.control_document import Room
+from penstock.control.cluster.documents.keys import Keys
 from penstock.store import Store, open_store
-from penstock.stream_instances import StreamChild
-from penstock.stream_job import StreamJob
 from penstock.streams import registry
-from penstock.streams.events import StreamEvent
+from penstock.streams.views.events import StreamEvent
+from penstock.workers.children import Crew
+from penstock.workers.stream_instances import StreamChild
+from penstock.workers.stream_job import StreamJob
 
 
 def rescaled(load: Load, config: Config, rescaling: Rescaling) -> dict[str, Pauses]:

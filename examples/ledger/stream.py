@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from penstock import Stream, Table
+from penstock.sinks import ParquetSink
 from penstock.sources import JournalSource
-from penstock.streams.sinks import ParquetSink
 
 JOURNALS = Path(os.environ.get("LEDGER_JOURNALS", "journals")).absolute()
 

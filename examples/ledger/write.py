@@ -17,8 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from penstock.journals import Ack, JournalWriter
-from penstock.journals.uuids import new_producer
+from penstock.journals import Ack, JournalWriter, new_producer
 
 ORDERS, PAYMENTS = "shop/orders/pivot=00", "shop/payments/pivot=00"
 

@@ -1,6 +1,7 @@
 """Run the stream beside this file with 1, then 3, then 2 instances, and draw rows per second by instance.
 
-``python examples/rescale/draw.py docs/rescale.png``: what is drawn comes from the committed epochs alone.
+``python examples/rescale/draw.py rescale.png`` draws from the committed epochs alone. The picture in
+``docs/explanation`` was made this way.
 """
 
 from __future__ import annotations
@@ -17,13 +18,11 @@ from collections.abc import Callable
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from penstock.storage import Storage
-from penstock.store import open_store
-from penstock.streams import registry
-from penstock.streams.log import EpochLog
-from penstock.streams.model import Epoch
+from penstock import StreamHandle
+
+Epochs: TypeAlias = "list[tuple[int, datetime, dict[str, int]]]"
 
 STREAM = Path(__file__).with_name("stream.py")
 STEPS = (1, 3, 2)
@@ -37,11 +36,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         epochs, marks = record(Path(folder), given.seconds)
     draw(given.picture, epochs, marks)
-    print(f"{given.picture}: {len(epochs)} epochs, {sum(e.rows for e in epochs):,} rows")
+    print(f"{given.picture}: {len(epochs)} epochs, {sum(sum(rows.values()) for _, _, rows in epochs):,} rows")
 
 
-def record(folder: Path, seconds: float) -> tuple[list[Epoch], list[tuple[datetime, int]]]:
-    """The epochs of a run, and when it had how many instances."""
+def record(folder: Path, seconds: float) -> tuple[Epochs, list[tuple[datetime, int]]]:
+    """The epochs of a run (number, time, rows by instance), and when it had how many instances."""
     (folder / "penstock.toml").write_text('[stream]\nepoch_every = "250ms"\n')
     penstock = [sys.executable, "-m", "penstock.cli", "stream"]
     started = subprocess.Popen([*penstock, "start", str(STREAM), "--instances", str(STEPS[0])], cwd=folder)
@@ -53,13 +52,9 @@ def record(folder: Path, seconds: float) -> tuple[list[Epoch], list[tuple[dateti
             until(lambda step=step: seats(penstock, folder) == step)  # type: ignore[misc]
             marks.append((datetime.now().astimezone(), step))
             time.sleep(seconds)
-        store, storage = (
-            open_store(f"sqlite:///{folder}/.penstock/store.db"),
-            Storage(folder / ".penstock/storage"),
-        )
-        with store:
-            log = EpochLog(store, storage, registry.load(store, "rescale").layout)
-            return log.entries(0), marks
+        store, storage = f"sqlite:///{folder}/.penstock/store.db", f"{folder}/.penstock/storage"
+        with StreamHandle("rescale", store, storage) as stream:
+            return [(number, at, rows) for number, at, rows in stream.history() if at], marks
     finally:
         started.send_signal(signal.SIGINT)
         started.wait()
@@ -79,7 +74,7 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.5)
 
 
-def draw(picture: Path, epochs: list[Epoch], marks: list[tuple[datetime, int]]) -> None:
+def draw(picture: Path, epochs: Epochs, marks: list[tuple[datetime, int]]) -> None:
     """Stacked areas: each epoch's rows of an instance, over the time since the epoch before."""
     import matplotlib
 
@@ -87,14 +82,12 @@ def draw(picture: Path, epochs: list[Epoch], marks: list[tuple[datetime, int]]) 
     from matplotlib import pyplot
 
     begin = marks[0][0]
-    members = sorted({each.member for epoch in epochs for each in epoch.brought})
+    members = sorted({member for _, _, rows in epochs for member in rows})
     times: list[float] = []
     speeds: dict[str, list[float]] = defaultdict(list)
-    for before, epoch in pairwise(epochs):
-        now, then = (datetime.fromisoformat(each.at) for each in (epoch, before))
+    for (_, then, _), (_, now, rows) in pairwise(epochs):
         taken = max((now - then).total_seconds(), 1e-3)
         times.append((now - begin).total_seconds())
-        rows = {each.member: each.rows for each in epoch.brought}
         for member in members:
             speeds[member].append(rows.get(member, 0) / taken)
     figure, axes = pyplot.subplots(figsize=(8, 3.2), dpi=120)

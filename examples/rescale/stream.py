@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from penstock import Stream, Table
+from penstock.sinks import ParquetSink
 from penstock.sources import RateSource, Ticks
-from penstock.streams.sinks import ParquetSink
 
 
 class Counts(Table):

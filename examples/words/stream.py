@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock import Stream, Table
+from penstock.sinks import ParquetSink
 from penstock.sources import TailSource
-from penstock.streams.sinks import ParquetSink
 
 LOGS = Path(os.environ.get("WORDS_LOGS", "logs")).absolute()
 

@@ -10,51 +10,62 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from penstock.batch.inputs import register
+    from penstock.batch.pipeline import Dataset, Pipeline, Resource, Retry, arrow_transform, transform
+    from penstock.batch.runner import (
+        EveryNStages,
+        EveryStage,
+        Never,
+        Output,
+        Report,
+        Runner,
+        RunnerConfig,
+        verify,
+    )
     from penstock.config import SparkConfig
+    from penstock.core.ranges import Range
     from penstock.errors import FencedError, PenstockError, TerminalError, TransientError
-    from penstock.inputs import register
-    from penstock.pipeline import Dataset, Pipeline, Resource, Retry, arrow_transform, transform
-    from penstock.ranges import Range
-    from penstock.runner import EveryNStages, EveryStage, Never, Output, Report, Runner, RunnerConfig, verify
     from penstock.spark.session import start as start_spark
     from penstock.storage import Storage
-    from penstock.store import open_store
-    from penstock.streams.handle import StreamHandle
-    from penstock.streams.stream import Stream
-    from penstock.tables import Precision, Table, derived
+    from penstock.store import Store, open_store
+    from penstock.streams.api.handle import StreamHandle
+    from penstock.streams.api.stream import Stream
+    from penstock.types.tables import Precision, Table, Timestamp, derived
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Dataset": "penstock.pipeline",
-    "EveryNStages": "penstock.runner",
-    "EveryStage": "penstock.runner",
+    "Dataset": "penstock.batch.pipeline",
+    "EveryNStages": "penstock.batch.runner",
+    "EveryStage": "penstock.batch.runner",
     "FencedError": "penstock.errors",
-    "Never": "penstock.runner",
-    "Output": "penstock.runner",
+    "Never": "penstock.batch.runner",
+    "Output": "penstock.batch.runner",
     "PenstockError": "penstock.errors",
-    "Pipeline": "penstock.pipeline",
-    "Precision": "penstock.tables",
-    "Range": "penstock.ranges",
-    "Report": "penstock.runner",
-    "Resource": "penstock.pipeline",
-    "Retry": "penstock.pipeline",
-    "Runner": "penstock.runner",
-    "RunnerConfig": "penstock.runner",
+    "Pipeline": "penstock.batch.pipeline",
+    "Precision": "penstock.types.tables",
+    "Range": "penstock.core.ranges",
+    "Report": "penstock.batch.runner",
+    "Resource": "penstock.batch.pipeline",
+    "Retry": "penstock.batch.pipeline",
+    "Runner": "penstock.batch.runner",
+    "RunnerConfig": "penstock.batch.runner",
     "SparkConfig": "penstock.config",
     "Storage": "penstock.storage",
-    "Stream": "penstock.streams.stream",
-    "StreamHandle": "penstock.streams.handle",
-    "Table": "penstock.tables",
+    "Store": "penstock.store",
+    "Stream": "penstock.streams.api.stream",
+    "StreamHandle": "penstock.streams.api.handle",
+    "Table": "penstock.types.tables",
     "TerminalError": "penstock.errors",
+    "Timestamp": "penstock.types.tables",
     "TransientError": "penstock.errors",
-    "arrow_transform": "penstock.pipeline",
-    "derived": "penstock.tables",
+    "arrow_transform": "penstock.batch.pipeline",
+    "derived": "penstock.types.tables",
     "open_store": "penstock.store",
-    "register": "penstock.inputs",
+    "register": "penstock.batch.inputs",
     "start_spark": "penstock.spark.session:start",
-    "transform": "penstock.pipeline",
-    "verify": "penstock.runner",
+    "transform": "penstock.batch.pipeline",
+    "verify": "penstock.batch.runner",
 }
 
 __all__ = [
@@ -75,10 +86,12 @@ __all__ = [
     "RunnerConfig",
     "SparkConfig",
     "Storage",
+    "Store",
     "Stream",
     "StreamHandle",
     "Table",
     "TerminalError",
+    "Timestamp",
     "TransientError",
     "arrow_transform",
     "derived",

@@ -14,7 +14,9 @@
     ├── HaltError                      the run stops, nothing is lost, it can be resumed
     │   ├── Interrupted
     │   ├── SparkLost
-    │   └── StorageFull
+    │   ├── StorageFull
+    │   ├── StorageUnusable
+    │   └── FailingAlike
     └── TerminalError                  trying again cannot help
         ├── UsageError
         │   └── ConfigError
@@ -156,6 +158,18 @@ class StorageFull(HaltError):
     """No space is left where the files are written."""
 
     code = "storage-full"
+
+
+class StorageUnusable(HaltError, OSError):
+    """Files cannot be written where they have to be."""
+
+    code = "storage-unusable"
+
+
+class FailingAlike(HaltError):
+    """One attempt after the other failed with the same error."""
+
+    code = "failing-alike"
 
 
 class TerminalError(PenstockError):

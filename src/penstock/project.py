@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from penstock.errors import DefinitionError, PenstockError, UsageError
 
 if TYPE_CHECKING:
-    from penstock.pipeline import DatasetFactory, Pipeline
-    from penstock.streams.stream import Stream
+    from penstock.batch.pipeline import DatasetFactory, Pipeline
+    from penstock.streams.api.stream import Stream
 
 FACTORY = "dataset_factory"
 
@@ -187,14 +187,14 @@ def _free_name(name: str) -> str:
 
 
 def _choose_pipeline(module: ModuleType, path: Path, name: str) -> tuple[str, Pipeline]:
-    from penstock.pipeline import Pipeline
+    from penstock.batch.pipeline import Pipeline
 
     hint = 'end it with: pipeline = Pipeline("NAME", inputs=…, outputs=…, transforms=[…])'
     return _choose(module, path, name, Pipeline, "pipeline", hint)
 
 
 def _choose_stream(module: ModuleType, path: Path, name: str) -> tuple[str, Stream]:
-    from penstock.streams.stream import Stream
+    from penstock.streams.api.stream import Stream
 
     hint = 'end it with: stream = Stream("NAME", …)'
     return _choose(module, path, name, Stream, "stream", hint)

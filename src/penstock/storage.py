@@ -24,14 +24,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from penstock.durable import sync_folder
-from penstock.errors import CorruptFile, StorageFull, UsageError
+from penstock.core.durable import sync_folder
+from penstock.errors import CorruptFile, StorageFull, StorageUnusable, UsageError
 
 if TYPE_CHECKING:
     from io import BufferedWriter
 
     import pyarrow as pa
-    from pyarrow import fs
+    from pyarrow import NativeFile, fs
 
 _CHUNK = 4 << 20
 
@@ -50,7 +50,29 @@ class FileRecord:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> FileRecord:
-        return cls(value["path"], value["rows"], value["bytes"], value["sha256"])
+        """Raises `CorruptFile` for what describes no file."""
+        try:
+            path, rows, size, sha256 = (value[name] for name in ("path", "rows", "bytes", "sha256"))
+        except (KeyError, TypeError):
+            raise CorruptFile("what should describe a file does not") from None
+        counts = all(type(number) is int and number >= 0 for number in (rows, size))
+        if not (isinstance(path, str) and isinstance(sha256, str) and counts):
+            raise CorruptFile(f"what should describe a file does not: {str(path)[:200]!r}")
+        return cls(inside(path), rows, size, sha256)
+
+
+def inside(path: str) -> str:
+    """The path, if it stays below the storage that it is meant for; else `CorruptFile`.
+
+    Paths come out of manifests, which others could have written: no file list may lead elsewhere.
+    """
+    if path.startswith("/") or "\0" in path or ".." in path.split("/"):
+        raise CorruptFile(
+            f"{path[:200]!r} leads out of the storage",
+            left="nothing was read, written or deleted there",
+            hint="somebody has changed files of the storage: see who may write to it",
+        )
+    return path
 
 
 class Storage:
@@ -81,13 +103,15 @@ class Storage:
         return f"{base.rstrip('/')}/{path}{mark}{how}"
 
     @contextmanager
-    def create(self, path: str) -> Iterator[Sink]:
+    def create(self, path: str) -> Iterator[FileWriter]:
         """Write a new file; it is there under ``path`` only when the block ends without an error."""
         with _full_disk(self.root):
-            sink = _LocalSink(self.local / path) if self.local else _RemoteSink(*self._remote(path))
+            with _unusable(self.root):
+                sink = _LocalSink(self._place(path)) if self.local else _RemoteSink(*self._remote(path))
             try:
                 yield sink
-                sink.finish()
+                with _unusable(self.root):
+                    sink.finish()
             except BaseException:
                 sink.abandon()
                 raise
@@ -97,14 +121,14 @@ class Storage:
         import pyarrow as pa
 
         if self.local:
-            return pa.memory_map(str(self.local / path))
+            return pa.memory_map(str(self._place(path)))
         filesystem, full = self._remote(path)
         return filesystem.open_input_file(full)
 
     def read(self, path: str) -> bytes:
         """A whole small file."""
         if self.local:
-            return (self.local / path).read_bytes()
+            return self._place(path).read_bytes()
         with self.open(path) as file:
             return bytes(file.read())
 
@@ -116,7 +140,7 @@ class Storage:
     def list(self, prefix: str = "") -> list[tuple[str, int]]:
         """Path and size of every file below ``prefix``, sorted."""
         if self.local:
-            base = self.local / prefix
+            base = self._place(prefix)
             found = (Path(folder) / name for folder, _, names in os.walk(base) for name in names)
             return sorted(
                 (str(f.relative_to(self.local)), size) for f in found if (size := _size(f)) is not None
@@ -134,7 +158,7 @@ class Storage:
         if self.local:
             import shutil
 
-            target = self.local / prefix
+            target = self._place(prefix)
             if target.is_dir():
                 shutil.rmtree(target, ignore_errors=True)
             else:
@@ -149,28 +173,63 @@ class Storage:
         elif kind == fs.FileType.File:
             filesystem.delete_file(full)
 
+    def copy(self, path: str, to: str) -> None:
+        """The same bytes under another name as well. ``path`` is never written to again, only replaced."""
+        if self.local:
+            if not _linked(self._place(path), self._place(to)):
+                self.write(to, self._place(path).read_bytes())
+            return
+        (filesystem, full), (_, target) = self._remote(path), self._remote(to)
+        try:
+            filesystem.copy_file(full, target)
+        except FileNotFoundError:  # a file system with real folders
+            filesystem.create_dir(target.rpartition("/")[0], recursive=True)
+            filesystem.copy_file(full, target)
+
+    def folders(self, prefix: str) -> tuple[str, ...]:
+        """The names of the folders right below ``prefix``, sorted."""
+        if self.local:
+            with suppress(FileNotFoundError):
+                return tuple(sorted(each.name for each in os.scandir(self._place(prefix)) if each.is_dir()))
+            return ()
+        depth = prefix.count("/") + 1
+        found = {path.split("/")[depth] for path, _ in self.list(prefix) if path.count("/") > depth}
+        return tuple(sorted(found))
+
     def remove_empty(self, prefix: str) -> None:
         """Remove the folders below ``prefix`` that have no files, and itself if it has none."""
         if self.local:
-            for folder, _, _ in os.walk(self.local / prefix, topdown=False):
+            for folder, _, _ in os.walk(self._place(prefix), topdown=False):
                 with suppress(OSError):
                     Path(folder).rmdir()
 
+    def remove_folder(self, folder: str) -> None:
+        """Remove one folder if it is empty; what lies below it is left alone."""
+        if self.local:
+            with suppress(OSError):
+                self._place(folder).rmdir()
+
     def probe(self) -> None:
-        """Raise `StorageFull` if not even a small file can be written now."""
+        """Raise `StorageFull` or `StorageUnusable` if not even a small file can be written now."""
         path = f".probe-{uuid.uuid4().hex[:8]}"
-        self.write(path, b"\0" * (1 << 16))
-        self.delete(path)
+        try:
+            self.write(path, b"\0" * (1 << 16))
+            self.delete(path)
+        except StorageUnusable:
+            raise
+        except OSError as error:
+            # An object store has no error numbers: a bucket that is not there, credentials that are refused.
+            raise _unwritable(self.root, error) from error
 
     def seal(self, path: str) -> tuple[int, str]:
         """Size and SHA-256 of a file that somebody else wrote, after making it durable."""
         if self.local:
             # Bytes that other processes have written are synced while they are read.
-            with (self.local / path).open("rb", buffering=0) as raw, ThreadPoolExecutor(1) as other:
+            with self._place(path).open("rb", buffering=0) as raw, ThreadPoolExecutor(1) as other:
                 synced = other.submit(os.fsync, raw.fileno())
                 digest, size = hashlib.file_digest(raw, hashlib.sha256), raw.tell()
                 synced.result()
-            sync_folder((self.local / path).parent, missing_ok=True)
+            sync_folder(self._place(path).parent, missing_ok=True)
             return size, digest.hexdigest()
         digest, size = hashlib.sha256(), 0
         with self.open(path) as file:
@@ -190,12 +249,17 @@ class Storage:
         if sha256 != record.sha256:
             raise CorruptFile(f"{self.location(record.path)} does not match its checksum")
 
+    def _place(self, path: str) -> Path:
+        assert self.local is not None
+        return self.local / inside(path)
+
     def _remote(self, path: str) -> tuple[fs.FileSystem, str]:
         filesystem, base = filesystem_of(self.root)
+        inside(path)
         return filesystem, f"{base}/{path}" if path else base
 
 
-class Sink(ABC):
+class FileWriter(ABC):
     """A file being written: pass it to pyarrow as a file object."""
 
     def __init__(self) -> None:
@@ -228,7 +292,7 @@ class Sink(ABC):
     def close(self) -> None:  # noqa: B027
         """Pyarrow closes what it writes to; the file is finished by `Storage.create` alone."""
 
-    def __enter__(self) -> Sink:
+    def __enter__(self) -> FileWriter:
         return self
 
     def __exit__(
@@ -249,7 +313,7 @@ class Sink(ABC):
     def abandon(self) -> None: ...
 
 
-class _LocalSink(Sink):
+class _LocalSink(FileWriter):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._path = path
@@ -279,28 +343,84 @@ class _LocalSink(Sink):
         self._temporary.unlink(missing_ok=True)
 
 
-class _RemoteSink(Sink):
+class _RemoteSink(FileWriter):
+    """An upload. Pyarrow completes one when it is closed or forgotten, and cannot give it up.
+
+    So it is begun as late as possible: a small file is sent as a whole when it is finished. A large one goes
+    to its own name if nothing has that, and otherwise to a name beside, from which it is moved.
+    """
+
     def __init__(self, filesystem: fs.FileSystem, path: str) -> None:
         super().__init__()
         self._filesystem, self._path = filesystem, path
-        try:
-            self._stream = filesystem.open_output_stream(path, compression=None)
-        except FileNotFoundError:  # a file system with real folders
-            filesystem.create_dir(path.rpartition("/")[0], recursive=True)
-            self._stream = filesystem.open_output_stream(path, compression=None)
+        self._waiting: list[bytes] = []
+        self._upload: NativeFile | None = None
+        self._name = path
 
     def _put(self, view: memoryview) -> None:
-        self._stream.write(view)
+        if self._upload is None and self.size <= _CHUNK:
+            self._waiting.append(bytes(view))
+            return
+        self._begin().write(view)
 
     def finish(self) -> None:
-        self._stream.close()
+        self._begin().close()
+        if self._name != self._path:
+            self._filesystem.move(self._name, self._path)
 
     def abandon(self) -> None:
-        """Pyarrow completes an upload when it is closed or forgotten, so the object is removed after."""
+        if self._upload is None:
+            return
         with suppress(OSError):
-            self._stream.close()
-        with suppress(OSError):
-            self._filesystem.delete_file(self._path)
+            self._upload.close()
+        if not self._whole:
+            with suppress(OSError):
+                self._filesystem.delete_file(self._name)
+
+    @property
+    def _whole(self) -> bool:
+        """Whether all of the file was sent at once: then its name has the old bytes or the new ones."""
+        return self.size <= _CHUNK
+
+    def _begin(self) -> NativeFile:
+        if self._upload is None:
+            if not self._whole and self._stands():
+                folder, _, name = self._path.rpartition("/")
+                self._name = f"{folder}/.{name}.{uuid.uuid4().hex[:8]}.tmp"
+            self._upload = self._opened()
+            for data in self._waiting:
+                self._upload.write(data)
+            self._waiting.clear()
+        return self._upload
+
+    def _stands(self) -> bool:
+        from pyarrow import fs
+
+        return bool(self._filesystem.get_file_info(self._path).type != fs.FileType.NotFound)
+
+    def _opened(self) -> NativeFile:
+        try:
+            return self._filesystem.open_output_stream(self._name, compression=None)
+        except FileNotFoundError:  # a file system with real folders
+            self._filesystem.create_dir(self._name.rpartition("/")[0], recursive=True)
+            return self._filesystem.open_output_stream(self._name, compression=None)
+
+
+def _linked(source: Path, place: Path) -> bool:
+    """Give a file another name that lasts; False where there are no links to this place."""
+    while True:
+        _make_folder(place.parent)
+        try:
+            os.link(source, place)
+        except FileNotFoundError:
+            # Somebody who sweeps empty folders may be faster than we are.
+            if not source.exists():
+                raise
+        except OSError:  # another file system, or one without links
+            return False
+        else:
+            sync_folder(place.parent, missing_ok=True)
+            return True
 
 
 def _make_folder(folder: Path) -> None:
@@ -331,6 +451,35 @@ def _full_disk(root: str) -> Iterator[None]:
                 hint="free some space, then run the same command again",
             ) from error
         raise
+
+
+# What the next file would meet as well. A file that stands where a folder should is one of them.
+_PLACE = {
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ELOOP,
+    errno.ENODEV, errno.ENXIO, errno.EIO, errno.ESTALE, errno.ENOTCONN, errno.EMFILE, errno.ENFILE,
+}  # fmt: skip
+
+
+@contextmanager
+def _unusable(root: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _PLACE:
+            raise
+        raise _unwritable(root, error) from error
+
+
+def _unwritable(root: str, error: OSError) -> StorageUnusable:
+    why = error.strerror or str(error).splitlines()[0]
+    what = f"nothing can be written to {root}: {why}"
+    if error.filename and str(error.filename) != root:
+        what += f" ({error.filename})"
+    return StorageUnusable(
+        what,
+        left="complete files and checkpoints are kept",
+        hint="make that place writable, then run the same command again",
+    )
 
 
 @cache

@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from penstock.certs import Authority, pairs, records
+from penstock.config.tls import Tls
 from penstock.errors import ConfigError, UsageError
-from penstock.tls import Tls
 
 LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
 

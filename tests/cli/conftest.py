@@ -9,12 +9,12 @@ from weakref import WeakValueDictionary
 
 import pytest
 
-from penstock.claims import Board
+from penstock.batch.runs import runs
+from penstock.batch.runs.manifests import Fingerprint, StagePrint
+from penstock.batch.runs.runs import Run
+from penstock.control.claims import Board
+from penstock.core.clocks import wall_clock
 from penstock.project import load
-from penstock.runner import runs
-from penstock.runner.manifests import Fingerprint, StagePrint
-from penstock.runner.runs import Run
-from penstock.stamps import wall_clock
 from penstock.store import open_store
 from tests.cli.members import FAST, Cluster
 from tests.cli.program import Cli
@@ -24,7 +24,7 @@ from tests.cli.program import Cli
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
     monkeypatch.chdir(tmp_path)
     # Projects of several tests name their pipelines alike, which one process would refuse.
-    monkeypatch.setattr("penstock.pipeline.pipeline._named", WeakValueDictionary())
+    monkeypatch.setattr("penstock.batch.pipeline.pipeline._named", WeakValueDictionary())
     path, modules = list(sys.path), set(sys.modules)
     yield Cli(tmp_path)
     sys.path[:] = path
@@ -44,7 +44,7 @@ def project(cli: Cli) -> Cli:
 @pytest.fixture
 def run(project: Cli) -> Cli:
     """A run `trades` of four partitions: one completed, one poisoned, one claimed, one untouched."""
-    from penstock import inputs
+    from penstock.batch import inputs
     from penstock.storage import Storage
 
     source = load("trades.py")

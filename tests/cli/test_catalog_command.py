@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from penstock.catalog import Catalog
 from penstock.cli import exits
 from penstock.cli.app import penstock
+from penstock.control.catalog import Catalog
 from penstock.store import open_store
 from tests.cli.program import Cli
 

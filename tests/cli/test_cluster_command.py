@@ -15,19 +15,20 @@ from typing import Any
 
 import pytest
 
-from penstock.catalog import Catalog, Create, Kind, Statement
-from penstock.cli import cluster as screens
-from penstock.cli import exits, story
-from penstock.cli.cluster import Screen
+from penstock.cli import exits
 from penstock.cli.output import JsonOutput, TextOutput
-from penstock.cli.story import Seen
+from penstock.cli.screens import cluster as screens
+from penstock.cli.screens import member_events
+from penstock.cli.screens.cluster import Screen
+from penstock.cli.screens.member_events import SeenCluster
 from penstock.cli.watching import watch
-from penstock.cluster.keys import Keys
-from penstock.cluster.model import Control, Lease, Member, Term
-from penstock.cluster.observer import Observer
-from penstock.cluster.roster import Roster
-from penstock.cluster.sight import Sight
 from penstock.config import ClusterConfig
+from penstock.control.catalog import Catalog, Create, Statement, StatementKind
+from penstock.control.cluster.documents.keys import Keys
+from penstock.control.cluster.documents.members import Roster
+from penstock.control.cluster.rules.model import Control, Lease, Member, Term
+from penstock.control.cluster.views.observation import Sight
+from penstock.control.cluster.views.observer import Observer
 from penstock.errors import StoreUnavailable
 from penstock.store.memory import MemoryStore
 from tests.cli.members import FAST, SLOW, Cluster
@@ -150,7 +151,9 @@ def test_join_tells_what_happens_as_json(cluster: Cluster) -> None:
 def test_members_show_how_far_they_follow_the_catalog(cluster: Cluster) -> None:
     member = cluster.join("n1", "--address", "peer=127.0.0.1:9090")
     with cluster.store() as store:
-        Catalog(store).change(Create(Statement("orders", Kind.TABLE, "CREATE TABLE orders (id INT)")))
+        Catalog(store).change(
+            Create(Statement("orders", StatementKind.TABLE, "CREATE TABLE orders (id INT)"))
+        )
     member.wait_for(lambda line: line.endswith("the catalog is at version 1"))
     status = cluster.wait_for(lambda s: s["healthy"])
     assert status["catalog"] == 1
@@ -302,14 +305,14 @@ def test_what_a_member_sees_of_the_others() -> None:
     lease = Lease("n1#s1", "n1", token=1)
     n1, n2 = Member("n1", "s1", "1"), Member("n2", "s2", "1")
     led = Control(lease, (Term(1, "n1", "first"),))
-    alone = Seen("n2", "s2", Sight(led, (n1, n2), frozenset({"s1", "s2"})))
-    left = Seen("n2", "s2", Sight(led, (n1, n2), frozenset({"s2"})))
-    assert [event.text for event in story.happened(alone, left, verbose=False)] == [
+    alone = SeenCluster("n2", "s2", Sight(led, (n1, n2), frozenset({"s1", "s2"})))
+    left = SeenCluster("n2", "s2", Sight(led, (n1, n2), frozenset({"s2"})))
+    assert [event.text for event in member_events.happened(alone, left, verbose=False)] == [
         "n1 is gone",
         "n1, who led with token 1, is gone",
     ]
     taken = Control(Lease("n2#s2", "n2", token=2), (Term(2, "n2", "expired"),))
-    now = Seen("n2", "s2", Sight(taken, (n2,), frozenset({"s2"})))
-    (event,) = story.happened(left, now, verbose=False)
+    now = SeenCluster("n2", "s2", Sight(taken, (n2,), frozenset({"s2"})))
+    (event,) = member_events.happened(left, now, verbose=False)
     assert event.text == "became leader with token 2 (the lease before ran out)"
     assert event.values["me"] is True

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from penstock.batch.runs import runs
 from penstock.cli import exits
-from penstock.runner import runs
 from penstock.store import open_store
 from tests.cli.program import Cli
 
@@ -165,6 +165,18 @@ def test_inputs(run: Cli) -> None:
     with (run.folder / "data/trades.csv").open("a") as file:
         file.write("2000,ACME,1.0,1,2026-01-05T10:00:00Z\n")
     assert "size" in run.json("inputs", "show", "trades.trades")["changed"]
+
+
+def test_inputs_of_another_storage_are_listed_and_left_alone(run: Cli) -> None:
+    (listed,) = run.json("inputs", "ls", "--storage", "elsewhere")
+    assert (listed["name"], listed["total_rows"]) == ("trades.trades", 2000)
+    assert "is registered in the storage" in listed["problem"]
+    assert "is registered in the storage" in run("inputs", "ls", "--storage", "elsewhere").stdout
+    for command in (("show",), ("drop",)):
+        result = run("inputs", *command, "trades.trades", "--storage", "elsewhere")
+        assert result.exit_code == exits.FAILED
+        assert f"next: name that one, with --storage {listed['storage']}" in result.stderr
+    assert run("inputs", "show", "trades.trades").exit_code == 0
 
 
 def test_an_input_in_use_is_not_dropped(run: Cli) -> None:

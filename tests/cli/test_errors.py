@@ -9,8 +9,8 @@ import pytest
 
 from penstock import errors
 from penstock.cli import exits
-from penstock.cli.running import Result
-from penstock.cli.wording import COMMANDS, in_commands
+from penstock.cli.actions.running import Result
+from penstock.cli.output import COMMANDS, in_commands
 from tests.cli.program import Cli
 
 
@@ -100,7 +100,7 @@ def test_a_run_that_halted_is_resumable_whatever_the_cause(error: errors.Penstoc
 def test_the_library_still_says_what_is_reworded() -> None:
     root = Path(errors.__file__).parent
     # A hint may be written as several texts that stand below each other.
-    said = re.sub(r'"\n\s+"', "", "".join(f.read_text() for f in (root / "inputs").rglob("*.py")))
+    said = re.sub(r'"\n\s+"', "", "".join(f.read_text() for f in (root / "batch" / "inputs").rglob("*.py")))
     assert [text for text in COMMANDS if text not in said] == []
 
 

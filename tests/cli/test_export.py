@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.batch.runner import Output
 from penstock.cli import exits
-from penstock.runner import Output
 from penstock.storage import FileRecord
 from tests.cli.program import Cli
 
@@ -69,7 +69,7 @@ def test_an_export_that_fails_leaves_nothing(published: Cli) -> None:
 def test_an_export_that_dies_can_be_repeated(published: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as dying:
         # Death has no time to clean up.
-        dying.setattr("penstock.runner.output.shutil.rmtree", lambda *_, **__: None)
+        dying.setattr("penstock.batch.runs.output.shutil.rmtree", lambda *_, **__: None)
         dying.setattr(Path, "rename", lambda *_: 1 / 0)
         assert export(published) == exits.FAILED
     assert not (published.folder / "plain").exists()

@@ -10,28 +10,29 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock import instances
-from penstock.children import error_from_json
+from penstock.batch.runner import Report
 from penstock.config import RunConfig, SparkConfig
 from penstock.errors import DefinitionError, StorageFull
-from penstock.instances import Instance, Supervisor, divided, report_from_json, share
-from penstock.job import Job
-from penstock.runner import Report
+from penstock.workers import jobs
+from penstock.workers.children import error_from_json
+from penstock.workers.jobs import divided
+from penstock.workers.run_instances import RunChild, RunSupervisor, report_from_json, share
+from penstock.workers.run_job import RunJob
 
 if TYPE_CHECKING:
     import pytest
 
-JOB = Job("nowhere.py", "r", "x", "sqlite:///store.db", "storage", settings=RunConfig(max_batches=5))
+JOB = RunJob("nowhere.py", "r", "x", "sqlite:///store.db", "storage", settings=RunConfig(max_batches=5))
 
 
 def test_a_job_travels() -> None:
     job = replace(JOB, spark=SparkConfig(conf={"spark.x": "1"}))
-    assert Job.from_json(json.loads(json.dumps(job.to_json()))) == job
+    assert RunJob.from_json(json.loads(json.dumps(job.to_json()))) == job
 
 
 def test_the_machine_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instances, "local_cores", lambda master: 4)
-    monkeypatch.setattr(instances, "_machine_mb", lambda: 4000)
+    monkeypatch.setattr(jobs, "local_cores", lambda master: 4)
+    monkeypatch.setattr(jobs, "_machine_mb", lambda: 4000)
     assert divided(SparkConfig(), 2) == SparkConfig(master="local[2]")
     assert divided(SparkConfig(), 8).master == "local[1]"
     assert divided(SparkConfig(master="local[4]"), 2).master == "local[4]"
@@ -64,9 +65,9 @@ def test_errors_and_reports_travel() -> None:
 
 def test_an_instance_tells_why_it_could_not_begin(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("1 / 0\n")
-    ended: list[Instance] = []
+    ended: list[RunChild] = []
     job = replace(JOB, source=str(tmp_path / "broken.py"))
-    with Supervisor([job], on_end=ended.append) as supervisor:
+    with RunSupervisor([job], on_end=ended.append) as supervisor:
         assert supervisor.wait(60)
     (instance,) = supervisor.instances
     assert ended == [instance]
@@ -76,7 +77,7 @@ def test_an_instance_tells_why_it_could_not_begin(tmp_path: Path) -> None:
 
 
 def test_a_killed_instance_is_reported_with_its_signal(tmp_path: Path) -> None:
-    with Supervisor([replace(JOB, source=_sleeper(tmp_path))]) as supervisor:
+    with RunSupervisor([replace(JOB, source=_sleeper(tmp_path))]) as supervisor:
         (instance,) = supervisor.instances
         assert instance.name == "x"
         _wait_for(tmp_path / "pid")
@@ -90,8 +91,9 @@ def test_a_killed_instance_is_reported_with_its_signal(tmp_path: Path) -> None:
 def test_instances_do_not_outlive_their_supervisor(tmp_path: Path) -> None:
     job = json.dumps(replace(JOB, source=_sleeper(tmp_path)).to_json())
     program = (
-        "import json\nfrom penstock.instances import Supervisor\nfrom penstock.job import Job\n"
-        f"with Supervisor([Job.from_json(json.loads({job!r}))]) as supervisor:\n    supervisor.wait()\n"
+        "import json\nfrom penstock.workers.run_instances import RunSupervisor\n"
+        "from penstock.workers.run_job import RunJob\n"
+        f"with RunSupervisor([RunJob.from_json(json.loads({job!r}))]) as supervisor:\n    supervisor.wait()\n"
     )
     process = subprocess.Popen([sys.executable, "-c", program])
     child = int(_wait_for(tmp_path / "pid"))

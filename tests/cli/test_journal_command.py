@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from penstock.cli import exits
 from penstock.cli.app import penstock
 from penstock.journals import Flag, Journals, JournalWriter, Stamp
-from penstock.journals.uuids import decode
+from penstock.journals.format.uuids import decode
 from tests.cli.program import Cli
 from tests.journals.support import documents, lines, numbers, put
 

@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import io
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.claims import Board, register
-from penstock.cli import progress as progress_module
+from penstock.batch.runner.events import Event
+from penstock.batch.runs import runs
 from penstock.cli.output import Block, Facts, Grid, JsonOutput, TextOutput, plain, size
-from penstock.cli.progress import Bar, Lines, Quiet, Standing, clock, progress
-from penstock.ranges import Range
-from penstock.runner import runs
-from penstock.runner.events import Event
+from penstock.cli.screens import progress as progress_module
+from penstock.cli.screens.progress import Bar, ProgressLines, Quiet, RunStanding, clock, progress
+from penstock.control.claims import Board, register
+from penstock.core.ranges import Range
 from penstock.store.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -67,8 +67,21 @@ def test_plain_values() -> None:
 
 
 def test_a_standing_in_words() -> None:
-    text = str(Standing(2, 8, 500_000, 1_500_000, 10, retries=1, poisoned=0, instances=2))
+    text = str(RunStanding(2, 8, 500_000, 1_500_000, 10, retries=1, poisoned=0, instances=2))
     assert text == "2/8 partitions, 500,000 rows, 50,000 rows/s, ETA 0:30, 1 retry, 2 instances"
+
+
+def test_a_standing_in_which_everything_fails_promises_no_end() -> None:
+    text = str(RunStanding(1, 8, 1, 1_500_000, 10, retries=7, poisoned=0, instances=1, failing=7))
+    assert text == "1/8 partitions, 1 row, 0 rows/s, the last 7 attempts failed, 7 retries, 1 instance"
+    assert "1/1 partition, " in str(RunStanding(1, 1, 1, 0, 10, retries=0, poisoned=0, instances=1))
+
+
+def test_failures_are_told_by_attempts_and_partitions() -> None:
+    shown = Quiet(MemoryStore(), "r", 1, io.StringIO())
+    for number in range(15):
+        shown(Event("poisoned" if number >= 12 else "failed", "a", Range(number % 3, number % 3 + 1), number))
+    assert shown.partitions() == {"failed": 3}
 
 
 def test_lines(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +90,7 @@ def test_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     board = register(store, "r", 100, 10)
     monkeypatch.setattr(runs, "board", Board.open)
     session = store.session(60)
-    with Lines(store, "r", 1, err) as shown:
+    with ProgressLines(store, "r", 1, err) as shown:
         (claim,) = board.claim(session, "a")
         shown(Event("claimed", "a", claim.range, claim.token))
         time.sleep(0.2)
@@ -89,9 +102,34 @@ def test_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "a: partition 10-20 failed and will be tried again: boom" in lines
 
 
+def test_what_goes_on_inside_a_partition_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    register(store, "r", 100, 10)
+    monkeypatch.setattr(runs, "board", Board.open)
+    shown = Quiet(store, "r", 1, io.StringIO())
+
+    def told() -> str:
+        standing = shown.standing()
+        assert standing is not None
+        return str(standing).partition("at work: ")[2]
+
+    first, second = (Event("claimed", "a", Range(n, n + 10), 1) for n in (0, 10))
+    shown(first)
+    assert told() == "0-10 is being read for 0:00"
+    shown(second)
+    assert told() == "0-10 is being read for 0:00 and 1 more"
+    shown(replace(first, kind="stage", stage=1))
+    shown(replace(second, kind="failed", message="boom"))
+    assert told() == "0-10 is in stage 2 for 0:00"
+    shown(replace(first, kind="writing", stage=3))
+    assert told() == "0-10 is being computed and written for 0:00"
+    shown(replace(first, kind="acked"))
+    assert told() == ""
+
+
 def test_the_right_kind_of_progress() -> None:
     store = MemoryStore()
-    assert type(progress(store, "r", 1, io.StringIO(), quiet=False)) is Lines
+    assert type(progress(store, "r", 1, io.StringIO(), quiet=False)) is ProgressLines
     assert type(progress(store, "r", 1, Terminal(), quiet=False)) is Bar
     assert type(progress(store, "r", 1, Terminal(), quiet=True)) is Quiet
 

@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.claims import Board, State
+from penstock.batch.runs import runs
 from penstock.cli import exits
-from penstock.runner import runs
+from penstock.control.claims import Board, PartitionState
 from penstock.store import open_store
 
 TOML = """
@@ -108,7 +108,7 @@ def wait_until(folder: Path, ready: Callable[[Board], bool], process: subprocess
 
 
 def in_second_stage(board: Board) -> bool:
-    return any(v.checkpoints for v in board.partitions({State.CLAIMED}))
+    return any(v.checkpoints for v in board.partitions({PartitionState.CLAIMED}))
 
 
 def result(out: str) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def test_two_instances_one_of_which_is_killed(
     process = start("run", "rows.py", "--input", "rows=rows.csv", "--instances", "2", "--json")
 
     def both(board: Board) -> bool:
-        owners = {v.owner for v in board.partitions({State.CLAIMED}) if v.checkpoints}
+        owners = {v.owner for v in board.partitions({PartitionState.CLAIMED}) if v.checkpoints}
         return {name.partition("-")[0] for name in owners} == {"a", "b"}
 
     wait_until(folder, both, process)

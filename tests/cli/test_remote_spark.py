@@ -12,7 +12,7 @@ import pytest
 
 from servers.ports import free_ports
 from servers.sparks import SparkCluster, SparkWorker, spark_cluster, spark_connect
-from tests.gateway.serve import Serve, wait_until
+from tests.server.serve import Serve, wait_until
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "trades"
 ROWS, PARTITION = 20_000, 10_000

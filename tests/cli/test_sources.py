@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.cli import exits
-from penstock.cli.sources import Source, parse
+from penstock.cli.actions.inputs import InputFiles, parse
 from penstock.project import load
 from penstock.store import open_store
 from tests.cli.program import Cli
@@ -14,7 +14,7 @@ def test_what_is_said_about_an_input_is_gathered(project: Cli) -> None:
     options = [r"trades.delimiter=\t", "trades.quote=", "trades.null_values=", "trades.null_values=NA"]
     found = parse(pipeline, ["trades=x.dat"], ["trades=csv"], options)
     chosen = {"delimiter": "\t", "quote": "", "null_values": ("", "NA")}
-    assert found == {"trades": Source("x.dat", "csv", chosen)}
+    assert found == {"trades": InputFiles("x.dat", "csv", chosen)}
 
 
 @pytest.mark.parametrize(

@@ -15,21 +15,23 @@ from typing import Any
 import pytest
 
 from penstock.cli import exits
-from penstock.cli.joining import Teller
+from penstock.cli.actions.joining import Teller
+from penstock.cli.actions.streaming import CommittedEpochs, Narrator, progress
 from penstock.cli.output import JsonOutput, TextOutput
-from penstock.cli.streaming import Narrator, Progress, progress
-from penstock.cluster.keys import Keys
-from penstock.cluster.model import Member
-from penstock.cluster.roster import Roster
+from penstock.cli.screens import stream as screens
+from penstock.control.cluster.documents.keys import Keys
+from penstock.control.cluster.documents.members import Roster
+from penstock.control.cluster.rules.model import Member
 from penstock.errors import StoreUnavailable
 from penstock.store import Store, open_store
 from penstock.streams import registry
-from penstock.streams.claims import Claims
-from penstock.streams.events import epoch_committed, problem
-from penstock.streams.holds import Holds
+from penstock.streams.log.readers import ReaderPositions
 from penstock.streams.model import Pointer, Standing
+from penstock.streams.outputs.claims import OutputClaims
 from penstock.streams.registry import StreamRecord
 from penstock.streams.supervisors import SupervisorEntry, Supervisors
+from penstock.streams.views.events import epoch_committed, problem
+from penstock.streams.views.views import RescaleView
 from tests.cli.program import Cli
 from tests.streams.log.support import NOON, Made
 
@@ -121,9 +123,9 @@ def test_the_status_of_a_stream_at_work(ticks: Ticks) -> None:
     made.commit(4)
     newest = int(NOON.timestamp() * 1_000_000)
     made.commit(6, late=2, at=NOON + timedelta(seconds=2), standing=ticks.standing(1, 2, newest))
-    claim = Claims(ticks.store, ticks.record.layout).take("totals", "ann", ticks.store.session(60).id)
+    claim = OutputClaims(ticks.store, ticks.record.layout).take("totals", "ann", ticks.store.session(60).id)
     assert claim is not None
-    Claims(ticks.store, ticks.record.layout).update("totals", claim.token, batch=3, epoch=1)
+    OutputClaims(ticks.store, ticks.record.layout).update("totals", claim.token, batch=3, epoch=1)
     status = ticks.status()
     assert (status["state"], status["wanted"], status["epoch"]) == ("running", "running", 2)
     assert (status["rows"], status["late"], status["speed"]) == (10, 2, 3.0)
@@ -142,7 +144,7 @@ def test_the_status_of_a_stream_at_work(ticks: Ticks) -> None:
 
 def test_an_owner_that_is_gone_runs_nothing(ticks: Ticks) -> None:
     session = ticks.store.session(60)
-    Claims(ticks.store, ticks.record.layout).take("totals", "ann", session.id)
+    OutputClaims(ticks.store, ticks.record.layout).take("totals", "ann", session.id)
     assert ticks.status()["outputs"][0]["owner"] == "ann"
     session.close()
     assert ticks.status()["outputs"][0]["owner"] is None
@@ -161,7 +163,7 @@ def test_an_output_with_a_problem_is_not_well(ticks: Ticks) -> None:
     ticks.join()
     ticks.made.commit(1)
     assert ticks.cli("stream", "status", "ticks").exit_code == exits.COMPLETE
-    claims = Claims(ticks.store, ticks.record.layout)
+    claims = OutputClaims(ticks.store, ticks.record.layout)
     claim = claims.take("totals", "ann", ticks.store.session(60).id)
     assert claim is not None
     claims.update("totals", claim.token, problem="no such bucket")
@@ -173,7 +175,7 @@ def test_an_output_with_a_problem_is_not_well(ticks: Ticks) -> None:
 def test_the_end_comes_when_the_outputs_have_everything(ticks: Ticks) -> None:
     ticks.made.commit(1, ended=True)
     assert ticks.status()["state"] == "stopped"
-    claims = Claims(ticks.store, ticks.record.layout)
+    claims = OutputClaims(ticks.store, ticks.record.layout)
     claim = claims.take("totals", "ann", ticks.store.session(60).id)
     assert claim is not None
     claims.update("totals", claim.token, finished=True, epoch=1)
@@ -241,6 +243,21 @@ def test_stopping_waits_until_everybody_has_left(ticks: Ticks) -> None:
     assert ticks.status()["state"] == "stopped"
 
 
+@pytest.mark.parametrize(
+    ("moved", "pause", "told"),
+    [
+        (0.5, 1.25, "to i1, i2: 50% of the parts moved, paused for 1.25 s"),
+        (None, 1.25, "to i1, i2: paused for 1.25 s"),
+        (0.5, None, "to i1, i2: 50% of the parts moved"),
+        (None, None, "to i1, i2"),
+    ],
+)
+def test_what_is_not_known_of_a_rescale_is_left_out(
+    moved: float | None, pause: float | None, told: str
+) -> None:
+    assert screens._rescale(RescaleView(2, ("i1", "i2"), moved, pause)) == told
+
+
 def test_rescaling_writes_the_wish(ticks: Ticks) -> None:
     result = ticks.cli("stream", "rescale", "ticks", "3")
     assert result.exit_code == exits.COMPLETE
@@ -276,8 +293,8 @@ def test_rows_of_the_queue(ticks: Ticks) -> None:
     def keys(*arguments: str) -> list[int]:
         return [row["key"] for row in ticks.cli.json("stream", "show", "ticks", "numbers", *arguments)]
 
-    assert keys() == [0, 1, 2, 3, 4]
-    assert keys("--limit", "3") == [2, 3, 4]
+    assert keys() == [0, 1, 2, 3, 4, 5]
+    assert keys("--limit", "3") == [3, 4, 5]
     assert keys("--at-epoch", "1") == [0, 1, 2]
     assert keys("--late") == [5]
     text = ticks.cli("stream", "show", "ticks", "numbers", "--limit", "1").stdout
@@ -301,7 +318,7 @@ def test_rows_that_cannot_be_shown(ticks: Ticks) -> None:
 
 def test_readers_are_listed_and_dropped(ticks: Ticks) -> None:
     ticks.made.commit(1)
-    Holds(ticks.made.log).begin("report", 1)
+    ReaderPositions(ticks.made.log).begin("report", 1)
     (reader,) = ticks.cli.json("stream", "readers", "ticks")
     assert (reader["reader"], reader["epoch"]) == ("report", 1)
     assert "report" in ticks.cli("stream", "readers", "ticks").stdout
@@ -318,17 +335,17 @@ class Told:
 
     def __init__(self, *, verbose: bool = False, as_json: bool = False) -> None:
         self.now = 0.0
-        self.found: Progress | Exception = Progress(0, 0, 0, 0)
+        self.found: CommittedEpochs | Exception = CommittedEpochs(0, 0, 0, 0)
         self._out = io.StringIO()
         output = JsonOutput(out=self._out) if as_json else TextOutput(out=self._out)
         self.narrator = Narrator(Teller(output), self._count, verbose=verbose, clock=lambda: self.now)
 
-    def _count(self, _: int | None) -> Progress:
+    def _count(self, _: int | None) -> CommittedEpochs:
         if isinstance(self.found, Exception):
             raise self.found
         return self.found
 
-    def step(self, found: Progress | Exception) -> None:
+    def step(self, found: CommittedEpochs | Exception) -> None:
         self.now += 5.0
         self.found = found
         self.narrator.step()
@@ -340,16 +357,16 @@ class Told:
 
 def test_what_was_committed_is_told_with_its_speed() -> None:
     told = Told()
-    told.step(Progress(7, 7, 0, 0))
+    told.step(CommittedEpochs(7, 7, 0, 0))
     assert told.lines == []
-    told.step(Progress(7, 17, 1000, 2))
+    told.step(CommittedEpochs(7, 17, 1000, 2))
     assert told.lines[0].endswith("epochs 8 to 17: 1,000 rows (200 rows/s), 2 rows late")
     told.step(StoreUnavailable("x"))
-    told.step(Progress(17, 20, 0, 0))
-    told.step(Progress(20, 25, 0, 0))
-    told.step(Progress(25, 25, 0, 0))
+    told.step(CommittedEpochs(17, 20, 0, 0))
+    told.step(CommittedEpochs(20, 25, 0, 0))
+    told.step(CommittedEpochs(25, 25, 0, 0))
     assert len(told.lines) == 2 and told.lines[1].endswith("epochs 18 to 20: no new rows")
-    told.step(Progress(25, 26, 1, 0))
+    told.step(CommittedEpochs(25, 26, 1, 0))
     assert told.lines[2].endswith("epoch 26: 1 row (0 rows/s)")
 
 
@@ -367,10 +384,10 @@ def test_epochs_of_their_own_are_told_only_when_asked_for() -> None:
 def test_progress_is_read_from_the_log(ticks: Ticks) -> None:
     made = ticks.made
     made.commit(3)
-    assert progress(made.log, None) == Progress(1, 1, 0, 0)
+    assert progress(made.log, None) == CommittedEpochs(1, 1, 0, 0)
     made.commit(2, late=1)
     made.commit()
-    assert progress(made.log, 1) == Progress(1, 3, 2, 1)
+    assert progress(made.log, 1) == CommittedEpochs(1, 3, 2, 1)
     made.log.compact(force=True)
     made.log.raise_floor(lambda _: 2)
-    assert progress(made.log, 0) == Progress(0, 3, 2, 1), "what is gone is left out"
+    assert progress(made.log, 0) == CommittedEpochs(0, 3, 2, 1), "what is gone is left out"

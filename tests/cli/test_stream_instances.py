@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from penstock import stream_instances
 from penstock.config import Config, SparkConfig, StreamConfig
 from penstock.errors import (
     HaltError,
@@ -24,12 +23,13 @@ from penstock.errors import (
 )
 from penstock.store.base import Document, Store
 from penstock.store.memory import MemoryStore
-from penstock.stream_instances import Deaths, StreamSupervisor, judge
-from penstock.stream_job import StreamJob
 from penstock.streams import registry
-from penstock.streams.events import StreamEvent, joined, problem
 from penstock.streams.registry import StreamRecord
 from penstock.streams.supervisors import Supervisors
+from penstock.streams.views.events import StreamEvent, joined, problem
+from penstock.workers import stream_instances
+from penstock.workers.stream_instances import Deaths, StreamSupervisor, judge
+from penstock.workers.stream_job import StreamJob
 
 CONFIG = Config("memory:", "/nowhere")
 

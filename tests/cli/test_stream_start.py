@@ -37,8 +37,8 @@ STREAM = """
 from __future__ import annotations
 from penstock import Table
 from penstock.sources.rate import RateSource, Ticks
-from penstock.streams.sinks.parquet import ParquetSink
-from penstock.streams.stream import Stream
+from penstock.sinks import ParquetSink
+from penstock import Stream
 class Counts(Table):
     key: int
     count: int
@@ -93,7 +93,7 @@ def asked_for(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         seen.append("supervised")
         return "left"
 
-    monkeypatch.setattr("penstock.cli.streaming.supervise", leave)
+    monkeypatch.setattr("penstock.cli.actions.streaming.supervise", leave)
     return seen
 
 

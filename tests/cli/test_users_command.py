@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from penstock.cli import exits
 from penstock.cli.app import penstock
 from penstock.cli.commands import users
-from penstock.gateway.access import Access, Users
+from penstock.server.access import Access, Users
 from penstock.store import open_store
 from tests.cli.program import Cli
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from penstock.batch.runner import RunnerConfig
 from penstock.config import (
     ClusterConfig,
     Config,
@@ -19,9 +20,8 @@ from penstock.config import (
     load,
     shown_url,
 )
+from penstock.config.tls import Tls
 from penstock.errors import ConfigError
-from penstock.runner import RunnerConfig
-from penstock.tls import Tls
 
 
 @pytest.fixture(autouse=True)

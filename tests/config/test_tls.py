@@ -21,10 +21,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from penstock import tls as tls_module
 from penstock.certs import Authority
+from penstock.config import tls as tls_module
+from penstock.config.tls import Tls
 from penstock.errors import ConfigError
-from penstock.tls import Tls
 
 Credentials = tuple[bytes, bytes, bytes]
 
@@ -475,6 +475,6 @@ def test_a_grpc_server_goes_on_with_what_was_right(
 
 def test_importing_it_is_cheap() -> None:
     heavy = "{'grpc', 'cryptography', 'ssl'}"
-    program = f"import sys, penstock.tls; assert not {heavy} & set(sys.modules), set(sys.modules)"
+    program = f"import sys, penstock.config.tls; assert not {heavy} & set(sys.modules), set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -8,11 +8,11 @@ import time
 
 import pytest
 
+from penstock.core.failpoints import EXIT_CODE, VARIABLE, Failpoint, parse, reach
 from penstock.errors import ConfigError
-from penstock.failpoints import EXIT_CODE, VARIABLE, Failpoint, parse, reach
 
 PROGRAM = """
-from penstock.failpoints import reach
+from penstock.core.failpoints import reach
 for i in range(3):
     reach("ack.before")
     print(i, flush=True)

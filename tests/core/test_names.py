@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.names import is_name
+from penstock.core.names import is_name
 
 
 @pytest.mark.parametrize("name", ["a", "2026-01-05", "2026-01-05.trades", "A_b-c.d", "x" * 100])

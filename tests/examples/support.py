@@ -12,9 +12,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import penstock as ps
+from penstock.batch.runner import verify
+from penstock.batch.runner.events import Event
 from penstock.project import Project, load
-from penstock.runner import verify
-from penstock.runner.events import Event
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.tables import Table
+from penstock.types.tables import Table
 from tests.examples.support import Example, generator, rows
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def test_output_is_what_a_loop_over_orders_computes(example: Example, spark: Spa
 def test_a_busy_carrier_is_asked_again(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
     from fulfilment import carrier
 
-    from penstock.pipeline.execute import resources_by_stage
+    from penstock.batch.pipeline.execute import resources_by_stage
 
     asked: list[str] = []
     monkeypatch.setattr(carrier, "_asked", asked)

@@ -37,6 +37,6 @@ def test_a_plain_job_and_its_durable_form_compute_the_same(tmp_path: Path, spark
         Dataset({"trades": spark.read.parquet(str(tmp_path / "trades.parquet"))}), spark=spark
     )
 
-    assert rows(made["volumes"].toArrow()) == rows(pq.read_table(tmp_path / "out" / "volumes"))
-    written = pq.read_table(tmp_path / "out" / "trades", columns=made["trades"].columns)
+    assert rows(made["volumes"].toArrow()) == rows(pq.read_table(tmp_path / "plain" / "volumes"))
+    written = pq.read_table(tmp_path / "plain" / "trades", columns=made["trades"].columns)
     assert rows(made["trades"].toArrow()) == rows(written)

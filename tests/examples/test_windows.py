@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.claims import State
-from penstock.runner import runs
+from penstock.batch.runs import runs
+from penstock.control.claims import PartitionState
 from tests.examples.support import Example, generator, rows
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def test_killed_between_two_windows_it_goes_on_with_the_second(example: Example,
     )
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     board = runs.board(example.store, "windows")
-    [left] = board.partitions({State.CLAIMED})
+    [left] = board.partitions({PartitionState.CLAIMED})
     assert [c.stage for c in left.checkpoints] == [0, 1]
 
     report = example.run(spark)

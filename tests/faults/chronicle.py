@@ -10,9 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from penstock.cluster import codec
-from penstock.cluster.assignment import part_owners
-from penstock.cluster.model import Barrier, Control, Decision, Kind, Lease, Outcome, Scope
+from penstock.control.cluster.documents import codec
+from penstock.control.cluster.rules.assignment import part_owners
+from penstock.control.cluster.rules.model import (
+    Barrier,
+    BarrierKind,
+    Control,
+    Decision,
+    Lease,
+    Outcome,
+    Scope,
+)
 from penstock.store.base import Change, Store
 from tests.faults.linearizability import check
 from tests.faults.member import KEYS, PARTS, SCOPE, Entry
@@ -138,7 +146,7 @@ class Chronicle:
             assert decision.previous == previous, decision
             if decision.outcome is Outcome.ABORT:
                 continue
-            count, previous = count + (decision.kind is Kind.EPOCH), decision.epoch
+            count, previous = count + (decision.kind is BarrierKind.EPOCH), decision.epoch
             found = {part: int(decision.states.get(part, 0)) for part in PARTS}
             assert found == dict.fromkeys(PARTS, count), f"{count} epochs are committed: {decision}"
             assert decision.watermark == (count or None), decision

@@ -12,9 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from penstock.cluster.model import Control, Decision, Kind, Outcome
-from penstock.cluster.records import Records
-from penstock.cluster.room import Room
+from penstock.control.cluster.documents.control_document import Room
+from penstock.control.cluster.documents.epoch_records import Records
+from penstock.control.cluster.rules.model import BarrierKind, Control, Decision, Outcome
 from penstock.errors import StoreUnavailable
 from penstock.store.etcd import EtcdStore
 from servers.etcd import EtcdCluster
@@ -105,7 +105,7 @@ class Cluster:
         decision = self._decision(control.scope(SCOPE).committed)
         return (
             decision is not None
-            and decision.kind is Kind.EPOCH
+            and decision.kind is BarrierKind.EPOCH
             and decision.assignment == control.assignment.version
             and tuple(seat.member for seat in control.assignment.seats) == names
         )

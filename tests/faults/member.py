@@ -16,15 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock import failpoints
-from penstock.cluster.assignment import part_owners
-from penstock.cluster.duties import steady
-from penstock.cluster.keys import Keys
-from penstock.cluster.model import Barrier, Decision, Kind, Member, Snapshot
-from penstock.cluster.node import Node
-from penstock.cluster.participant import Participant, Work
 from penstock.config import ClusterConfig
-from penstock.store import clock
+from penstock.control.cluster.documents.keys import Keys
+from penstock.control.cluster.leader import steady
+from penstock.control.cluster.node import Node
+from penstock.control.cluster.participant import EpochWork, Participant
+from penstock.control.cluster.rules.assignment import part_owners
+from penstock.control.cluster.rules.model import Barrier, BarrierKind, Decision, Member, Snapshot
+from penstock.core import clocks, failpoints
 from penstock.store.base import Store, Write
 from penstock.store.etcd import EtcdStore
 from tests.faults.history import Recorder
@@ -120,13 +119,13 @@ class Counter(Participant):
         epoch = committed.epoch if committed else 0
         self._log.say("assigned", version=snapshot.version, epoch=epoch, states=self._counts)
 
-    def prepare(self, barrier: Barrier) -> Work:
-        step = 1 if barrier.kind is Kind.EPOCH else 0
+    def prepare(self, barrier: Barrier) -> EpochWork:
+        step = 1 if barrier.kind is BarrierKind.EPOCH else 0
         self._ahead = {part: count + step for part, count in self._counts.items()}
         self._log.say("prepared", epoch=barrier.epoch, states=self._ahead)
         states = {part: str(count) for part, count in self._ahead.items()}
         watermark = min(self._ahead.values(), default=None)
-        return Work(states, files=(f"{self._member}/{barrier.epoch}",), watermark=watermark)
+        return EpochWork(states, files=(f"{self._member}/{barrier.epoch}",), watermark=watermark)
 
     def committed(self, epoch: int) -> None:
         self._counts = self._ahead
@@ -156,7 +155,7 @@ def main(name: str, folder: str, url: str) -> None:
             if held is None:
                 log.say("follows")
             else:
-                left = round((held.until - clock.now()) * 1e9)
+                left = round((held.until - clocks.now()) * 1e9)
                 log.say("leads", token=held.token, until=time.monotonic_ns() + left)
         time.sleep(_LOOK_EVERY)
 

@@ -20,8 +20,8 @@ import pytest
 import penstock as ps
 from servers.etcd import EtcdCluster
 from servers.netns import Network
+from tests.batch.runner.conftest import ROOT, RUN, Child, Place, opened, until
 from tests.faults.conftest import connected
-from tests.runner.conftest import ROOT, RUN, Child, Place, opened, until
 from tests.servers import started
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class FarChild(Child):
         given = json.dumps({"store": place.url})
         started = network.run(
             number,
-            [sys.executable, "-m", "tests.runner.child", str(place.path), "far", given],
+            [sys.executable, "-m", "tests.batch.runner.child", str(place.path), "far", given],
             cwd=ROOT,
             env={**os.environ, "PENSTOCK_TEST_HOOKS": str(place.hooks)},
             stdout=subprocess.PIPE,

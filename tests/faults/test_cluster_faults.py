@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cluster.assignment import part_owners
+from penstock.control.cluster.rules.assignment import part_owners
 from penstock.store.etcd.client import TRY
 from servers.etcd import EtcdCluster
 from servers.netns import Network

@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.journals import Journals
-from penstock.journals.documents import encode_document
-from penstock.journals.fragments import name_of
-from penstock.journals.uuids import Flag, Stamp
+from penstock.journals.format.documents import encode_document
+from penstock.journals.format.fragments import name_of
+from penstock.journals.format.uuids import Flag, Stamp
 
 PRODUCER = 0x01AABBCCDDEE
 

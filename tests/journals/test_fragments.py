@@ -7,11 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import BadInput, JournalGap
-from penstock.journals.fragments import (
+from penstock.journals.format.fragments import (
     Codec,
     Fragment,
     cover,
     head,
+    is_of_journal,
     name_of,
     parse,
     plan,
@@ -43,10 +44,26 @@ def test_names(extension: str, codec: Codec) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "x", "README.md", ".lock", f".partial-{name_of(0, 1, SHA, '.gz')}", "a-b-c"]
+    "name",
+    [
+        ".lock",
+        ".DS_Store",
+        spool_name(7),
+        f".{0:016x}-{7:016x}.tmp",
+        f".partial-{name_of(0, 1, SHA, '.gz')}",
+        f"..{0:016x}.spool.Xa81kQ",
+        "utc_date=2026-01-05_$folder$",
+    ],
 )
-def test_other_files(name: str) -> None:
-    assert parse(name) is None
+def test_files_that_are_harmless_in_the_folder_of_a_journal(name: str) -> None:
+    assert parse(name, size=0) is None
+
+
+@pytest.mark.parametrize("name", ["x", "README.md", "a-b-c", "notes.gz", "part-00000.raw", "_SUCCESS"])
+def test_other_files_are_not_passed_over_in_the_folder_of_a_journal(name: str) -> None:
+    assert not is_of_journal(name)
+    with pytest.raises(BadInput, match="no fragment"):
+        parse(f"j/{name}")
 
 
 @pytest.mark.parametrize(
@@ -57,10 +74,26 @@ def test_other_files(name: str) -> None:
         name_of(0, 4, SHA.upper(), ".raw"),
         name_of(0, 4, SHA, ".raw.bak"),
         f"{0:015x}-{4:016x}-{SHA}.raw",
+        f"00000000000000XX-{4:016x}-{SHA}.raw",
+        f"{0:016x}-00000000000000zz-{SHA}.raw",
+        f"{0:016x}-{4:016x}-{'g' * 40}.raw",
+        f"{0:016x}-{4:016x}.raw",
+        f"{0:016x}_{4:016x}_{SHA}.zst",
+        f"{0:016x}.zst",
+        f"{name_of(0, 4, SHA, '.zst')} (1)",
+        f"{name_of(0, 4, SHA, '.zst')}.6e4fAb12",
     ],
 )
 def test_a_name_that_is_almost_right_is_not_passed_over(name: str) -> None:
-    with pytest.raises(BadInput, match="almost like a fragment"):
+    assert is_of_journal(name)
+    with pytest.raises(BadInput, match="like a fragment"):
+        parse(f"j/{name}")
+
+
+@pytest.mark.parametrize("name", [".000000000000000X.spool", ".0.spool", f".{0:017x}.spool"])
+def test_a_spool_whose_name_is_broken_is_not_passed_over(name: str) -> None:
+    assert is_of_journal(name)
+    with pytest.raises(BadInput, match="almost like a spool"):
         parse(f"j/{name}")
 
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import UsageError
-from penstock.journals import names
+from penstock.journals.format import names
 
 
 def test_partition_fields() -> None:

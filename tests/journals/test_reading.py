@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from penstock.errors import BadInput, CorruptFile, JournalGap, JournalTruncated, UsageError
-from penstock.journals import Journals, JournalWriter, contents
-from penstock.journals.verify import verify
+from penstock.journals import Journals, JournalWriter
+from penstock.journals.format import contents
+from penstock.journals.reader.verify import verify, verify_all
 from penstock.storage import filesystem_of
 from servers.seaweed import Seaweed
 from tests.journals.support import lines, packed, put, read_all
@@ -89,7 +90,7 @@ def test_a_long_line_is_read_whole(journals: Journals, folder: Path, monkeypatch
     put(folder, 0, data, ".zst")
     chunk = journals.reader("j").read(1000)
     assert chunk is not None and len(chunk.data) == 3_000_009
-    monkeypatch.setattr("penstock.journals.reading.LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr("penstock.journals.reader.reading.LONGEST_LINE", 1 << 20)
     with pytest.raises(BadInput, match="the line at offset 0 is longer than 1 MiB"):
         journals.reader("j").read(1000)
 
@@ -195,6 +196,35 @@ def test_an_unknown_compression_and_a_wrong_name(journals: Journals, folder: Pat
         read_all(journals, "j")
     assert [p.kind for p in verify(journals, "j").problems] == ["name"]
     assert journals.list() == ["j"]
+
+
+@pytest.mark.parametrize("name", [f"00000000000000XX-{7:016x}-{'0' * 40}.raw", "notes.txt"])
+def test_no_file_of_a_journal_is_passed_over(journals: Journals, folder: Path, name: str) -> None:
+    put(folder, 0, lines(0, 5))
+    (folder / name).write_bytes(b"{}\n")
+    with pytest.raises(BadInput, match="fragment"):
+        read_all(journals, "j")
+    assert [(p.kind, p.file) for p in verify(journals, "j").problems] == [("name", f"j/{name}")]
+    with JournalWriter(folder.parent) as writer, pytest.raises(BadInput, match="fragment"):
+        writer.append("j", [{"n": 6}])
+
+
+def test_a_journal_with_nothing_but_a_broken_name_is_found(journals: Journals, folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / f"00000000000000XX-{7:016x}-{'0' * 40}.raw").write_bytes(b"{}\n")
+    assert journals.list() == ["j"]
+    with pytest.raises(BadInput, match="almost like a fragment"):
+        read_all(journals, "j")
+
+
+@pytest.mark.parametrize("name", [".", f"{0:016x}-{7:016x}-{'0' * 40}.raw", "tab\there"])
+def test_fragments_in_a_folder_that_is_no_journal(journals: Journals, tmp_path: Path, name: str) -> None:
+    put(tmp_path / name, 0, lines(0, 5))
+    with pytest.raises(BadInput, match="cannot be a journal"):
+        journals.list()
+    assert journals.list("other/") == []
+    (report,) = verify_all(journals)
+    assert [p.kind for p in report.problems] == ["name"]
 
 
 def test_overlaps_with_the_same_bytes_are_right(journals: Journals, folder: Path) -> None:

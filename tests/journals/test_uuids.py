@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import BadInput
-from penstock.journals.uuids import (
+from penstock.journals.format.uuids import (
     Flag,
     Stamp,
     Ticker,

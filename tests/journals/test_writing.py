@@ -12,12 +12,13 @@ import pytest
 
 from penstock.errors import BadInput, CorruptFile, JournalError, StorageFull, UsageError
 from penstock.journals import Ack, Journals, JournalWriter, Stamp
-from penstock.journals.documents import Hint, decode_hints, stamp_of
-from penstock.journals.spool import HEADER, Mark
-from penstock.journals.uuids import Flag, Ticker
-from penstock.journals.verify import verify
+from penstock.journals.format.documents import stamp_of
+from penstock.journals.format.hints import Hint, decode_hints
+from penstock.journals.format.spool import HEADER, SpoolMark
+from penstock.journals.format.uuids import Flag, Ticker
+from penstock.journals.reader.verify import verify
 from tests.journals.support import PRODUCER, documents, lines, numbers, put, read_all
-from tests.test_storage import tiny_disk
+from tests.storage.test_storage import tiny_disk
 
 
 def n(*values: Any) -> list[dict[str, Any]]:
@@ -151,15 +152,15 @@ def test_a_transaction_over_several_journals(tmp_path: Path, journals: Journals)
     assert [s.kind for s in stamps(journals, "a")] == [Flag.OUTSIDE, *[Flag.CONTINUE] * 3, Flag.ACK]
     first, second = documents(journals, "a")[-1], documents(journals, "b")[-1]
     assert first["_meta"]["ack"] is True
-    assert decode_hints(first["hints"]) == [Hint("b", PRODUCER, stamp_of(second).clock)]
-    assert decode_hints(second["hints"]) == [Hint("a", PRODUCER, stamp_of(first).clock)]
+    assert decode_hints(first, "a") == [Hint("b", PRODUCER, stamp_of(second).clock)]
+    assert decode_hints(second, "b") == [Hint("a", PRODUCER, stamp_of(first).clock)]
     assert stamp_of(first).clock > stamps(journals, "a")[-2].clock
     with pytest.raises(UsageError, match="has ended"):
         transaction.append("a", n(5))
 
 
 def test_a_roll_back(tmp_path: Path, journals: Journals, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.journals.transactions._BUFFER", 0)
+    monkeypatch.setattr("penstock.journals.writer.transactions._BUFFER", 0)
     writer = JournalWriter(tmp_path, producer=PRODUCER)
     writer.append("a", n(0))
 
@@ -180,7 +181,7 @@ def test_a_roll_back(tmp_path: Path, journals: Journals, monkeypatch: pytest.Mon
     with pytest.raises(ZeroDivisionError):
         fail()
     assert stamps(journals, "a")[-1] == committed
-    monkeypatch.setattr("penstock.journals.transactions._BUFFER", 1 << 20)
+    monkeypatch.setattr("penstock.journals.writer.transactions._BUFFER", 1 << 20)
     before = journals.head("a")
     with pytest.raises(ZeroDivisionError):
         fail()
@@ -285,7 +286,7 @@ def test_a_thread_appends_through_its_transaction(tmp_path: Path) -> None:
 def test_many_journals_need_few_files(
     tmp_path: Path, journals: Journals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.journals.producer._MOST_OPEN", 3)
+    monkeypatch.setattr("penstock.journals.writer.producer._MOST_OPEN", 3)
     writer = JournalWriter(tmp_path, sync=False)
     for value in range(30):
         writer.append(f"j{value % 10}", n(value))
@@ -378,8 +379,8 @@ def test_a_spool_beside_fragments_that_do_not_fit(tmp_path: Path) -> None:
 
 
 def test_marks() -> None:
-    mark = Mark(1 << 60, 1_800_000_000)
+    mark = SpoolMark(1 << 60, 1_800_000_000)
     header = mark.encode()
-    assert len(header) == HEADER and Mark.decode(header) == mark
+    assert len(header) == HEADER and SpoolMark.decode(header) == mark
     for at in range(60):
-        assert Mark.decode(header[:at] + bytes([header[at] ^ 1]) + header[at + 1 :]) != mark or at > 58
+        assert SpoolMark.decode(header[:at] + bytes([header[at] ^ 1]) + header[at + 1 :]) != mark or at > 58

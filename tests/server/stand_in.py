@@ -9,18 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 
 from penstock.errors import SqlError
-from penstock.gateway import types
-from penstock.gateway.base import (
-    Client,
-    Connection,
-    Engine,
-    Execution,
-    Prepared,
-    QueryInfo,
-    TableInfo,
-    User,
-)
-from penstock.gateway.settings import Settings
+from penstock.server.base import Client, Connection, Engine, Execution, Prepared, QueryInfo, TableInfo, User
+from penstock.server.session_settings import Settings
+from penstock.types import postgres
 
 PEOPLE = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "name": pa.array(["ann", None, "cid"])})
 
@@ -76,7 +67,9 @@ class StandInConnection(Connection):
         if sql not in self.engine.answers:
             raise SqlError(f"there is no answer to {sql}", sqlstate="42601", position=0, hint="ask another")
         oids, schema, _ = self.engine.answers[sql]
-        columns = None if schema is None else tuple(types.column(f.name, f.type, f.nullable) for f in schema)
+        columns = (
+            None if schema is None else tuple(postgres.column(f.name, f.type, f.nullable) for f in schema)
+        )
         return Prepared(sql, "SELECT" if schema is not None else "CREATE VIEW", oids, columns)
 
     def execute(self, prepared: Prepared, parameters: Sequence[object] = ()) -> Execution:

@@ -9,10 +9,10 @@ import pytest
 
 from penstock.config import ClusterConfig, Config, ServeConfig
 from penstock.errors import UsageError
-from penstock.gateway.access import Access, Users
-from penstock.gateway.door import Door
-from penstock.gateway.front import Front
-from penstock.gateway.web.sources import StoreSources
+from penstock.server.access import Access, Users
+from penstock.server.http.sources import StoreSources
+from penstock.server.process.listeners import ProtocolServers
+from penstock.server.process.switch import EngineSwitch
 from penstock.storage import Storage
 from penstock.store.memory import MemoryStore
 
@@ -30,12 +30,12 @@ def test_a_port_that_is_taken(setting: str, tmp_path: Path, capfd: pytest.Captur
             cluster=ClusterConfig(rpc_port=taken if setting == "cluster.rpc_port" else 0),
         )
         sources = StoreSources(store, Storage(tmp_path), config)
-        front = Front(config, Door("not yet"), Access(Users(store)), sources)
+        servers = ProtocolServers(config, EngineSwitch("not yet"), Access(Users(store)), sources)
         with pytest.raises(UsageError) as caught:
-            front.start()
+            servers.start()
     assert caught.value.what == f"cannot listen on 127.0.0.1:{taken}: Address already in use"
     assert setting in str(caught.value.hint)
     assert capfd.readouterr().err == "", "nobody else says it in other words"
-    for port in front.ports.values():
+    for port in servers.ports.values():
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port), 5)

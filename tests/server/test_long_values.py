@@ -8,16 +8,16 @@ from decimal import Decimal
 
 import pytest
 
-from penstock.dialect.analysis import analyse
 from penstock.errors import SqlError
-from penstock.gateway import types
-from penstock.gateway.engine.faults import translated
-from penstock.gateway.flight.metadata import matches
-from penstock.gateway.pgwire.arguments import type_oid
-from penstock.gateway.settings import Settings
-from penstock.gateway.tables.given import parsed
-from penstock.gateway.tables.paths import Roots
-from penstock.gateway.web.parameters import convert
+from penstock.server.engine.faults import translated
+from penstock.server.flight.metadata import matches
+from penstock.server.http.parameters import convert
+from penstock.server.pgwire.session.arguments import type_oid
+from penstock.server.relations.ddl.given import parsed
+from penstock.server.relations.files.paths import Roots
+from penstock.server.session_settings import Settings
+from penstock.sql.statements.analysis import analyse
+from penstock.types import postgres
 
 SPACES = " " * 100_000
 
@@ -38,8 +38,8 @@ def quickly() -> Iterator[None]:
         (lambda: Settings().set("search_path", f'a,{SPACES}"'), "22023"),
         (lambda: parsed(f"a int{SPACES}!"), "42601"),
         (lambda: Roots(["/data"]).checked("/data/" + "{a,b,c,d,e,f,g,h,i,j}" * 8), "22023"),
-        (lambda: convert([types.INT8], [Decimal("1e999999999")]), "22003"),
-        (lambda: convert([types.NUMERIC], [Decimal("1e-999999999")]), "22003"),
+        (lambda: convert([postgres.INT8], [Decimal("1e999999999")]), "22003"),
+        (lambda: convert([postgres.NUMERIC], [Decimal("1e-999999999")]), "22003"),
         (lambda: analyse("SELECT " + "NOT " * 5_000 + "true"), "54001"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import SqlError
-from penstock.gateway.settings import Settings
+from penstock.server.session_settings import Settings
 
 
 def test_defaults_are_what_clients_expect() -> None:
@@ -41,7 +41,7 @@ def test_defaults_are_what_clients_expect() -> None:
         ("search_path", "", ""),
         ("application_name", "bad\nname", "bad?name"),
         ("my.own", "anything", "anything"),
-        ("penstock.dialect", "Spark", "spark"),
+        ("penstock.sql", "Spark", "spark"),
         ("intervalstyle", "ISO_8601", "iso_8601"),
         ("transaction_isolation", "SERIALIZABLE", "serializable"),
     ],

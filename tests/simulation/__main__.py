@@ -2,7 +2,8 @@
 
 ``python -m tests.simulation --seed 17`` prints what happens in one seed;
 ``python -m tests.simulation --seeds 0-20000`` runs many, and prints those that found something.
-With ``--streams``, instances read a stream instead of counting.
+With ``--streams``, instances read a stream instead of counting; with ``--objects``, it is about the
+object store.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import sys
 import time
 
+from tests.simulation.objects import run as storms
 from tests.simulation.run import Simulation, simulate
 from tests.simulation.streaming import Stream
 
@@ -21,7 +23,10 @@ def main() -> int:
     choice.add_argument("--seed", type=int, help="print the trace of this seed")
     choice.add_argument("--seeds", help="run these seeds, as FIRST-LAST")
     parser.add_argument("--streams", action="store_true", help="let instances read a stream")
+    parser.add_argument("--objects", action="store_true", help="try the object store")
     given = parser.parse_args()
+    if given.objects:
+        return objects(given.seed, given.seeds)
     kind = Stream if given.streams else Simulation
     return show(given.seed, kind) if given.seed is not None else soak(given.seeds, kind)
 
@@ -54,6 +59,18 @@ def soak(seeds: str, kind: type[Simulation]) -> int:
     )
     if kind is Stream:
         sys.stdout.write(f"{rows} rows, and {ends} streams that ended\n")
+    return 1 if found else 0
+
+
+def objects(seed: int | None, seeds: str | None) -> int:
+    first, _, last = (seeds or str(seed)).partition("-")
+    found = 0
+    for number in range(int(first), int(last or first) + 1):
+        run = storms.simulate(number, record=seed is not None)
+        sys.stdout.write("".join(f"{line}\n" for line in run.trace))
+        sys.stdout.write(f"{run.violation}\n" if run.violation else "")
+        found += run.violation is not None
+    sys.stdout.write(f"{found} seeds with a violation\n")
     return 1 if found else 0
 
 

@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from penstock.cluster.duties import steady
-from penstock.cluster.model import Member
-from penstock.cluster.node import Node
 from penstock.config import ClusterConfig
+from penstock.control.cluster.leader import steady
+from penstock.control.cluster.node import Node
+from penstock.control.cluster.rules.model import Member
 from penstock.errors import StoreUnavailable
 from tests.simulation.participant import Counter
 from tests.simulation.store import Backend, Wire
-from tests.simulation.weather import Weather
+from tests.simulation.weather import CLASSES, Weather
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
-    from penstock.cluster.election import Leadership
+    from penstock.control.cluster.rules.election import Leadership
     from tests.simulation.invariants import Referee
 
 SCHEDULE = {"a": steady(1.0), "b": steady(2.5)}
 CONFIG = ClusterConfig(
     vnodes=16, lease_ttl=5.0, renew_every=2.0, member_ttl=6.0, barrier_timeout=4.0, history=4
 )
+
+_INCIDENTS = ("pause", "cut", "deaf", "crash", "leave", "leave", "outage", "twin", "blackout")
 
 
 class Instance:
@@ -37,6 +39,7 @@ class Instance:
         member: Member,
         number: int,
         ended: Callable[[Instance], None],
+        start: Callable[[str], None],
     ) -> None:
         self.name = f"{member.id}.{number}"
         self.member = member
@@ -44,12 +47,16 @@ class Instance:
         self.dead = False
         self.paused = False
         self.leaving = False
+        self.left: bool | None = None
+        """Whether it handed over what it had before it ended, if it was asked to leave."""
         self.parked: list[Callable[[], None]] = []
         self.cut_until = 0.0
+        self.deaf_until: dict[str, float] = {}
         self._started = world.random.uniform(1.0, 1000.0)
         self._world = world
         self._referee = referee
         self._ended = ended
+        self._start = start
         self._pauses = 0
         self._weather = weather
         self.counters: dict[str, Counter] = {}
@@ -89,9 +96,16 @@ class Instance:
         self._world.say(self.name, f"is cut off for {seconds:.1f} s")
         self.cut_until = self._world.now + seconds
 
+    def deafen(self, about: str, seconds: float) -> None:
+        self._world.say(self.name, f"gets nothing through about {about} for {seconds:.1f} s")
+        self.deaf_until[about] = self._world.now + seconds
+
     def crash(self) -> None:
         self._world.say(self.name, "crashes")
         self._end()
+
+    def replace(self) -> None:
+        self._world.after(self._world.random.uniform(0.5, 5.0), self._start, self.member.id)
 
     def leave(self) -> None:
         self.leaving = True
@@ -116,13 +130,14 @@ class Instance:
             self.member.id,
             scope,
             lambda: self._session(scope),
+            lambda: self._lives(scope),
         )
 
     def _leave(self) -> None:
         self._world.say(self.name, "is asked to leave")
         try:
-            out = self.node.leave(10.0) if self.node is not None else True
-            self._world.say(self.name, f"has left: {out}")
+            self.left = self.node.leave(10.0) if self.node is not None else True
+            self._world.say(self.name, f"has left: {self.left}")
         except StoreUnavailable:
             self._world.say(self.name, "could not say good-bye")
         self._end()
@@ -142,6 +157,10 @@ class Instance:
             self._world.random.shuffle(parked)
             for action in parked:
                 self._world.after(self._world.random.random() * 0.02, action)
+
+    def _lives(self, scope: str) -> bool:
+        """Whether it has not given up itself the session under which the scope is served."""
+        return self.node is not None and self.node._life is self.node._served.get(scope)
 
     def _session(self, scope: str) -> str:
         """The session under which the scope is served now."""
@@ -179,9 +198,8 @@ class Fleet:
         self._number += 1
         serves = member in ("m0", "m9") or self._world.random.random() < 0.9
         entry = Member(member, "", "1", capacity=self._world.random.randint(1, 2), serves=serves)
-        new = self._make(
-            self._world, self._weather, self._backend, self.referee, entry, self._number, self._gone
-        )
+        common = (self._world, self._weather, self._backend, self.referee)
+        new = self._make(*common, entry, self._number, self._gone, self.start)
         self.current[member] = new
         self.instances.append(new)
 
@@ -201,7 +219,7 @@ class Fleet:
         if not victims:
             return
         victim = random.choice(victims)
-        what = random.choice(("pause", "cut", "crash", "leave", "leave", "outage", "twin", "blackout"))
+        what = random.choice(_INCIDENTS)
         if what == "outage":
             self._weather.outage_until = self._world.now + random.uniform(0.5, 10.0)
             self._world.say("store", f"does not answer until {self._weather.outage_until:.1f}")
@@ -210,6 +228,8 @@ class Fleet:
                 instance.crash()
         elif what == "cut":
             victim.cut(random.uniform(0.5, 12.0))
+        elif what == "deaf":
+            victim.deafen(random.choice(CLASSES), random.uniform(1.0, 10.0))
         elif what == "crash":
             victim.crash()
         elif what == "leave" and not victim.leaving:
@@ -217,8 +237,20 @@ class Fleet:
         else:
             victim.pause(random.uniform(0.5, 18.0))
             if what == "twin":
-                # Somebody takes it for dead, and starts another one under its id.
-                self._world.after(random.uniform(0.5, 5.0), self.start, victim.member.id)
+                victim.replace()
+
+    def trouble(self) -> None:
+        """What a storm is best at, again and again."""
+        if self.healed:
+            return
+        random, chosen = self._world.random, self._weather.trouble
+        if chosen == "succession":
+            # It keeps its session and all that it remembers, and may lead again.
+            for leader in [instance for instance, _ in self.leaders()]:
+                leader.deafen("control", random.uniform(4.0, 6.0))
+        elif chosen == "numb" and self.instances:
+            random.choice(self.instances).deafen("keepalive", random.uniform(5.0, 9.0))
+        self._world.after(random.uniform(3.0, 9.0), self.trouble)
 
     def heal(self) -> None:
         """Nothing goes wrong any more, and somebody is there."""
@@ -227,6 +259,7 @@ class Fleet:
         self._weather.heal()
         for instance in list(self.instances):
             instance.cut_until = 0.0
+            instance.deaf_until.clear()
             if self.current[instance.member.id] is instance:
                 instance.resume()
             else:

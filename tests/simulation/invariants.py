@@ -8,11 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from penstock.cluster import codec
-from penstock.cluster.election import Leadership
-from penstock.cluster.keys import Keys
-from penstock.cluster.model import Barrier, Control, Kind, Lease, Outcome, Scope, Snapshot
+from penstock.control.cluster.documents import codec
+from penstock.control.cluster.documents.epoch_records import Recorded, joined
+from penstock.control.cluster.documents.keys import Keys
+from penstock.control.cluster.rules.election import Leadership
+from penstock.control.cluster.rules.model import (
+    Barrier,
+    BarrierKind,
+    Control,
+    Decision,
+    Lease,
+    Outcome,
+    Scope,
+    Snapshot,
+)
 from tests.simulation.history import History
+from tests.simulation.probes import Probes
 from tests.simulation.store import Backend
 from tests.simulation.world import Host, World
 
@@ -35,6 +46,7 @@ class Referee:
         self._happened = happened
         self.control = Control()
         self.history = History(world, backend)
+        self._probes = Probes(world)
         self._owners: dict[int, str] = {}
         self._snapshots: dict[int, Snapshot] = {0: Snapshot()}
         self._running: dict[tuple[str, str], dict[Host, str]] = {}
@@ -49,13 +61,16 @@ class Referee:
             self._control(writer, after)
         elif rest.startswith("epochs/"):
             _, scope, number = rest.split("/")
-            decision = codec.decode_decision(key, after) if after else None
+            decision = self.decision(scope, key, after) if after else None
             self.history.decision(writer, self.control, scope, int(number), decision)
             if decision is None:
                 self._happened("pruned")
+        elif rest.startswith("pages/") and after is None:
+            self._page_deleted(key)
         elif rest.startswith("acks/") and after:
             _, scope, _ = rest.split("/")
-            self.history.ack(writer, scope, codec.decode_ack(key, after))
+            old = codec.decode_ack(key, before) if before else None
+            self.history.ack(writer, scope, codec.decode_ack(key, after), old)
         elif rest.startswith("members/"):
             self._member(writer, key, before, after)
         elif rest.startswith("assignments/") and after:
@@ -64,6 +79,28 @@ class Referee:
                 snapshot == self._snapshots.get(snapshot.version), "archived another assignment"
             )
         self.check_leaders()
+
+    def decision(self, scope: str, key: str, value: bytes) -> Decision:
+        """A record with what stands on its pages, which must be there before it."""
+        head, pages = codec.decode_record(key, value)
+        if pages is None:
+            return head
+        keys = [self._keys.page(scope, head.epoch, pages.sha256, n) for n in range(pages.count)]
+        found = [document.value for each in keys if (document := self._backend.get(each)) is not None]
+        if len(found) < len(keys):
+            remade = self.history.outcome(scope, head.epoch) is not None
+            self._world.check(remade, f"{key} is written without its pages")
+            return head
+        return joined(Recorded(key, 1, head, pages), found)
+
+    def _page_deleted(self, key: str) -> None:
+        """No record names a page that is deleted."""
+        _, _, _, scope, number, digest, _ = key.split("/")
+        record = self._backend.get(self._keys.epoch(scope, int(number)))
+        pages = codec.decode_record(record.key, record.value)[1] if record else None
+        named = pages is not None and pages.sha256.startswith(digest)
+        named = named and (scope, int(number)) not in self.history.remade
+        self._world.check(not named, f"{key} was deleted before its record")
 
     def check_leaders(self) -> None:
         """At most one instance believes that it leads."""
@@ -84,6 +121,7 @@ class Referee:
             self._fence(writer, new.lease)
             what = self._rotated(old, new) if old.assignment != new.assignment else self._moved(old, new)
         self._world.say(writer.name, what)
+        self._probes.ask(new)
 
     def _lease(self, old: Lease, new: Lease) -> str:
         self._world.check(new.sequence == old.sequence + 1, f"sequence {old.sequence} became {new.sequence}")
@@ -151,9 +189,12 @@ class Referee:
         self._world.check(barrier.assignment == new.assignment.version, f"{said} for {barrier.assignment}")
         seats = set(new.assignment.seats)
         whole = (
-            set(barrier.required) == seats if barrier.kind is Kind.EPOCH else seats >= set(barrier.required)
+            set(barrier.required) == seats
+            if barrier.kind is BarrierKind.EPOCH
+            else seats >= set(barrier.required)
         )
         self._world.check(whole, f"{said} to {barrier.required}")
+        self.history.required[name, barrier.epoch] = frozenset(seat.session for seat in barrier.required)
         self._happened("announced")
         return f"{said} to {', '.join(seat.member for seat in barrier.required) or 'nobody'}"
 
@@ -200,6 +241,10 @@ class Referee:
         """The process ended, and everything in it."""
         for running in self._running.values():
             running.pop(host, None)
+
+    def fenced_at_work(self, session: str, scope: str, epoch: int) -> None:
+        """A participant was fenced while it was asked for an epoch: whatever it answers must not count."""
+        self.history.fenced.add((scope, epoch, session))
 
     def heard(self, host: Host, scope: str, epoch: int, committed: bool) -> None:
         """A participant was told how an epoch ended."""

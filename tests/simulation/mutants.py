@@ -1,13 +1,6 @@
 """Rules of the control plane, each broken in one place. The simulation must notice every one of them.
 
-Not here, because another rule protects as well, and both would have to fail:
-
-- An assignment that skips a version: only the leader rotates, from the assignment that it has just read, and
-  whoever rotated in between has another token.
-- An ack of another session, or of another assignment, for the same epoch: a member answers only barriers that
-  name its own session, and no assignment changes while an epoch is open. That acks of *other epochs* are
-  ignored is checked (`acks_of_others_count`).
-- A drain for other members than those that the rotation is for: participants stop everything at a drain.
+Storms show each of them by what happens. Those that another rule covers are in `fine_mutants`.
 """
 
 from __future__ import annotations
@@ -18,17 +11,29 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from penstock.cluster import barrier, candidate, codec, duties, machine
-from penstock.cluster.candidate import Candidate
-from penstock.cluster.commands import Abort, Acquire
-from penstock.cluster.duties import Duties
-from penstock.cluster.election import Leadership, Sighting
-from penstock.cluster.machine import Result
-from penstock.cluster.model import Ack, Barrier, Control, Decision, Kind, Lease, Scope, Seat, Snapshot
-from penstock.cluster.node import Node
-from penstock.cluster.participant import Participation
-from penstock.cluster.records import Records
-from penstock.cluster.roster import Roster
+from penstock.control.cluster import candidate, leader
+from penstock.control.cluster.candidate import Candidate
+from penstock.control.cluster.documents import codec
+from penstock.control.cluster.documents.epoch_records import Records
+from penstock.control.cluster.documents.members import Roster
+from penstock.control.cluster.leader import Duties
+from penstock.control.cluster.node import Node
+from penstock.control.cluster.participant import Participation
+from penstock.control.cluster.rules import barrier, machine
+from penstock.control.cluster.rules.commands import Abort, Acquire
+from penstock.control.cluster.rules.election import Leadership, Sighting
+from penstock.control.cluster.rules.machine import Result
+from penstock.control.cluster.rules.model import (
+    Barrier,
+    BarrierAck,
+    BarrierKind,
+    Control,
+    Decision,
+    Lease,
+    Scope,
+    Seat,
+    Snapshot,
+)
 
 Mutant = Callable[[], Iterator[None]]
 MUTANTS: dict[str, Callable[[], Any]] = {}
@@ -51,7 +56,7 @@ def no_token_check() -> Iterator[None]:
 def no_drain() -> Iterator[None]:
     with (
         patch.object(machine, "stands_still", lambda scope, version, target: True),
-        patch.object(duties, "stands_still", lambda scope, version, target: True),
+        patch.object(leader, "stands_still", lambda scope, version, target: True),
     ):
         yield
 
@@ -115,7 +120,7 @@ def acks_of_others_count() -> Iterator[None]:
 
 @_mutant
 def watermark_is_the_newest() -> Iterator[None]:
-    def newest(before: int | None, acks: Iterable[Ack]) -> int | None:
+    def newest(before: int | None, acks: Iterable[BarrierAck]) -> int | None:
         return min((ack.watermark for ack in acks if ack.watermark is not None), default=before)
 
     with patch.object(barrier, "watermark", newest):
@@ -174,10 +179,10 @@ def work_begins_on_the_seat_of_another_session() -> Iterator[None]:
 @_mutant
 def leaving_owners_are_not_drained() -> Iterator[None]:
     def ask(
-        duty: Duties, scope: str, kind: Kind, required: tuple[Seat, ...], target: tuple[Seat, ...] = ()
+        duty: Duties, scope: str, kind: BarrierKind, required: tuple[Seat, ...], target: tuple[Seat, ...] = ()
     ) -> Decision | None:
         staying = tuple(seat for seat in required if seat in target)
-        return _barrier(duty, scope, kind, staying if kind is Kind.DRAIN else required, target)
+        return _barrier(duty, scope, kind, staying if kind is BarrierKind.DRAIN else required, target)
 
     with patch.object(Duties, "_barrier", ask):
         yield
@@ -192,7 +197,7 @@ def refusals_are_ignored() -> Iterator[None]:
 @_mutant
 def published_before_it_is_recorded() -> Iterator[None]:
     def decide(duty: Duties, scope: str, decision: Decision) -> Decision:
-        duty._lead(lambda lead: duties._consequence(lead, scope, decision))
+        duty._lead(lambda lead: leader._consequence(lead, scope, decision))
         return _decide(duty, scope, decision)
 
     with patch.object(Duties, "_decide", decide):

@@ -9,12 +9,12 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.cluster import codec
-from penstock.cluster.assignment import part_owner
-from penstock.cluster.model import Decision, Kind, Outcome, Snapshot
-from penstock.sources.parts import PartName
-from penstock.streams.model import END, Brought, PartState, Pointer, RowFile, Standing
-from penstock.streams.stream import SourceSpec
+from penstock.control.cluster.rules.assignment import part_owner
+from penstock.control.cluster.rules.model import BarrierKind, Decision, Outcome, Snapshot
+from penstock.sources.base import PartName
+from penstock.streams.api.stream import SourceSpec
+from penstock.streams.ingest.finished_parts import FinishedParts, read_states
+from penstock.streams.model import END, OPEN, Brought, PartState, Pointer, RowFile, Standing
 from tests.simulation.invariants import Referee
 from tests.simulation.springs import LATENESS, SECOND, Spring, Vein
 from tests.simulation.world import Host, World
@@ -32,6 +32,9 @@ class Oracle:
         self._finished: set[PartName] = set()
         self._known: set[PartName] = set()
         self._newest: int | None = None
+        self._watermark = OPEN
+        self._since: dict[PartName, int] = {}
+        """The watermark when a part became known: what is older may be late, in whatever order it comes."""
         self._needed: set[str] = set()
         """The files that committed epochs refer to."""
         self.ended: int | None = None
@@ -62,6 +65,7 @@ class Oracle:
             said = f"{decision.kind} {decision.epoch}"
             newest = self._newest
             standings = [Standing.decode(text) for text in decision.frontiers.values()]
+            self._judge(said, standings)
             self._needed |= {pointer.path for standing in standings for pointer in standing.pointers}
             for brought in map(Brought.decode, decision.files):
                 newest = _later(newest, self._take(said, brought, snapshot))
@@ -79,10 +83,9 @@ class Oracle:
             for part, number in json.loads(self._storage.read(file.record.path)):
                 name = PartName(file.source, part)
                 found.setdefault(name, []).append(number)
-                time = self._vein(name).times[number]
-                self._check_late(f"{said}: row {number} of {name}", file, time)
-                if file.source == "s" and not file.late:
-                    newest = _later(newest, time)
+                self._check_late(f"{said}: row {number} of {name}", file, name, number)
+                if file.source == "s":
+                    newest = _later(newest, self._vein(name).times[number])
         for name, numbers in found.items():
             owner = part_owner(snapshot.seats, name.source, name.part)
             self._world.check(owner == brought.member, f"{said}: {brought.member} read {name} of {owner}")
@@ -95,12 +98,42 @@ class Oracle:
         self.rows += sum(map(len, found.values()))
         return newest
 
-    def _check_late(self, row: str, file: RowFile, time: int) -> None:
-        """A row is late behind the newest one of the epochs before, whoever read that."""
-        known = self._newest if file.source == "s" else None
-        late = known is not None and time < known - round(LATENESS * SECOND)
-        self._world.check(file.late == late, f"{row} at {time}, after {known}, is late: {file.late}")
+    def _judge(self, said: str, standings: list[Standing]) -> None:
+        """Take note of the watermark by which the rows of an epoch are late, on which all must agree."""
+        marks = {standing.watermark.get("s", OPEN) for standing in standings} or {self._watermark}
+        self._world.check(max(marks) >= self._watermark, f"{said}: the watermark goes back to {marks}")
+        self._watermark = max(marks)
+        for name in self._known:
+            if name.source == "s":
+                self._since.setdefault(name, self._watermark)
+
+    def _check_late(self, row: str, file: RowFile, name: PartName, number: int) -> None:
+        """A row is late below the watermark, and none that is in order is."""
+        time = self._vein(name).times[number]
+        late = file.source == "s" and time < self._watermark
+        told = f"{row} at {time}, below {self._watermark},"
+        self._world.check(file.late == late, f"{told} is late: {file.late}")
         self.late += late
+        if late:
+            self._world.check(not self._follows_all(name, number), f"{told} is in order and late")
+            self._world.check(not self._follows_its_part(name, number), f"{told} is in its order and late")
+
+    def _follows_all(self, name: PartName, number: int) -> bool:
+        """Whether no row of the source that came before is newer than is allowed."""
+        vein, came = self._vein(name), self._vein(name).comes[number]
+        rows = [row for v in self._spring(name).veins.values() for row in zip(v.comes, v.times, strict=True)]
+        newest = max((time for at, time in rows if at < came), default=OPEN)
+        return vein.times[number] >= newest - round(LATENESS * SECOND)
+
+    def _follows_its_part(self, name: PartName, number: int) -> bool:
+        """The same of its part alone, which holds the watermark back since it is known and if never idle."""
+        vein = self._vein(name)
+        stamps = self._sources[name.source].timestamps
+        if stamps is None or stamps.idle_after is not None:
+            return False
+        newest = max(vein.times[:number], default=OPEN)
+        time = vein.times[number]
+        return time >= newest - round(LATENESS * SECOND) and time >= self._since.get(name, time)
 
     def _check_standings(self, said: str, standings: list[Standing]) -> None:
         """Where instances stand is where the rows say, and nothing that was known is forgotten."""
@@ -130,9 +163,10 @@ class Oracle:
     def _states(self, said: str, standings: list[Standing]) -> dict[PartName, PartState]:
         states: dict[PartName, PartState] = {}
         for standing in standings:
-            bodies = [self._body(pointer, "parts") for pointer in standing.parts]
-            for name, known in [each for body in bodies for each in body.items()]:
-                part, state = PartName.parse(name), PartState(*known)
+            own = read_states(self._storage, standing.states) if standing.states is not None else {}
+            finished_parts = FinishedParts.read(self._storage, standing.finished)
+            for part, state in (*own.items(), *finished_parts.parts(self._storage)):
+                name = str(part)
                 agreed = states.setdefault(part, state) == state
                 self._world.check(agreed, f"{said}: {name} is {states[part]} and {state}")
         return states
@@ -147,11 +181,12 @@ class Oracle:
 
     def _check_end(self, said: str, decision: Decision) -> None:
         if self.ended is not None:
-            self._world.check(not decision.files, f"{said} brings rows after the end")
+            rows = sum(Brought.decode(text).rows for text in decision.files)
+            self._world.check(not rows, f"{said} brings rows after the end")
             self._world.check(decision.watermark == END, f"{said} takes the end back")
         elif decision.watermark == END:
             self.ended = decision.epoch
-            self._world.check(decision.kind is Kind.EPOCH, f"{said} says the end")
+            self._world.check(decision.kind is BarrierKind.EPOCH, f"{said} says the end")
             unread = self._unread()
             self._world.check(not unread and not self._grows, f"{said} says the end, and {unread} is unread")
 
@@ -194,7 +229,8 @@ class StreamReferee(Referee):
     def written(self, writer: Host, key: str, before: bytes | None, after: bytes | None) -> None:
         super().written(writer, key, before, after)
         if after is not None and key.removeprefix(self._keys.root).startswith("epochs/"):
-            self.oracle().decided(codec.decode_decision(key, after), self.control.assignment)
+            scope = key.split("/")[3]
+            self.oracle().decided(self.decision(scope, key, after), self.control.assignment)
 
 
 def _later(one: int | None, other: int | None) -> int | None:

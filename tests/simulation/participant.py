@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from penstock.cluster.assignment import part_owners
-from penstock.cluster.model import Barrier, Decision, Kind, Snapshot
-from penstock.cluster.participant import Participant, Work
+from penstock.control.cluster.participant import EpochWork, Participant
+from penstock.control.cluster.rules.assignment import part_owners
+from penstock.control.cluster.rules.model import Barrier, BarrierKind, Decision, Snapshot
 
 if TYPE_CHECKING:
     from tests.simulation.invariants import Referee
@@ -46,6 +46,7 @@ class Counter(Participant):
         member: str,
         scope: str,
         session: Callable[[], str],
+        lives: Callable[[], bool],
     ) -> None:
         self._world = world
         self._weather = weather
@@ -54,12 +55,16 @@ class Counter(Participant):
         self._member = member
         self._scope = scope
         self._session = session
+        self._lives = lives
         self.version = 0
         self._values: dict[str, int] = {}
         self._pending: dict[str, int] = {}
         self._barrier: Barrier | None = None
+        self._at_work: tuple[str, int] | None = None
+        """The session and the epoch for which it is asked at this moment."""
 
     def assigned(self, snapshot: Snapshot, committed: Decision | None) -> None:
+        self._expect(self._lives(), "assigned after its session was given up")
         self._expect(self._barrier is None, "assigned between prepare and its outcome")
         self._grumble()
         states: Mapping[str, str] = committed.states if committed else {}
@@ -73,11 +78,19 @@ class Counter(Participant):
         for part in self._values:
             self._start(part)
 
-    def prepare(self, barrier: Barrier) -> Work:
+    def prepare(self, barrier: Barrier) -> EpochWork:
+        self._expect(self._lives(), f"asked for epoch {barrier.epoch} after its session was given up")
         self._expect(self._barrier is None, f"asked for epoch {barrier.epoch} before the last one ended")
         self._barrier, self._pending = barrier, {}
+        self._at_work = (self._session(), barrier.epoch)
+        try:
+            return self._prepared(barrier)
+        finally:
+            self._at_work = None
+
+    def _prepared(self, barrier: Barrier) -> EpochWork:
         for part in self._values:
-            if barrier.kind is Kind.DRAIN:
+            if barrier.kind is BarrierKind.DRAIN:
                 self._stop(part)
             else:
                 self._start(part)
@@ -87,7 +100,7 @@ class Counter(Participant):
         if mood == "raising":
             raise Grumble("not today")
         if mood == "refusing":
-            return Work(refusal="not today")
+            return EpochWork(refusal="not today")
         return self._work()
 
     def committed(self, epoch: int) -> None:
@@ -104,17 +117,20 @@ class Counter(Participant):
     def fenced(self) -> None:
         self._grumble()
         self._say("is fenced")
+        if self._at_work is not None:
+            session, epoch = self._at_work
+            self._referee.fenced_at_work(session, self._scope, epoch)
         for part in self._values:
             self._stop(part)
         self._values, self._pending, self._barrier, self.version = {}, {}, None, 0
 
-    def _work(self) -> Work:
+    def _work(self) -> EpochWork:
         random = self._world.random
         self._pending = {part: value + random.randrange(4) for part, value in self._values.items()}
         states = {part: f"{self._values[part]}>{value}" for part, value in self._pending.items()}
         # It may go back here: the cluster's must not.
         watermark = int(self._world.now * 10) + random.randrange(-40, 1) if random.random() < 0.8 else None
-        return Work(states, watermark=watermark)
+        return EpochWork(states, watermark=watermark)
 
     def _settle(self, epoch: int, committed: bool) -> None:
         barrier, self._barrier = self._barrier, None

@@ -12,8 +12,10 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 from unittest.mock import patch
 
-from penstock.cluster import candidate, codec, duties, node
-from penstock.cluster.keys import Keys
+from penstock.control.cluster import candidate, node
+from penstock.control.cluster import leader as duties
+from penstock.control.cluster.documents import codec, epoch_records
+from penstock.control.cluster.documents.keys import Keys
 from penstock.errors import UsageError
 from tests.simulation.instances import CONFIG, SCHEDULE, Fleet
 from tests.simulation.invariants import Referee
@@ -26,6 +28,8 @@ from tests.simulation.world import Violation, World
 T = TypeVar("T")
 _STORMY = (15.0, 40.0)
 _RECOVERY = 40.0
+_PAGED = 0.3
+"""In how many worlds no decision fits into its record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ def simulate(seed: int, record: bool = False, kind: type[Simulation] | None = No
 
 class Simulation:
     recovery = _RECOVERY
+    farewells = 0.25
     expected: tuple[type[Exception], ...] = (Grumble, UsageError)
     """The errors that nodes may report."""
 
@@ -93,11 +98,15 @@ class Simulation:
             self.world.after(begin, self.fleet.start, f"m{number}")
         for _ in range(self.weather.incidents):
             self.world.after(random.uniform(1.0, storm), self.fleet.strike)
+        self.world.after(random.uniform(2.0, 8.0), self.fleet.trouble)
         try:
             self.world.run(storm)
             self.fleet.heal()
             self._healed = storm
             self._recover(storm + self.recovery)
+            self._check_bounds()
+            if random.random() < self.farewells:
+                self._farewell()
         except Violation as violation:
             return violation
         return None
@@ -111,6 +120,39 @@ class Simulation:
                 assert self.world.violation is not None
                 raise self.world.violation
             self.world.run(self.world.now + 0.5)
+
+    def _check_bounds(self) -> None:
+        """What is kept for people to look at is not more than that, and a little that came since."""
+        keys, history = Keys(CONFIG.name), CONFIG.history
+        kept = {name: keys.epochs(name) for name in self.referee.control.scopes}
+        for name, prefix in {**kept, "assignments": keys.assignments}.items():
+            found = len(self.backend.list(prefix, "", 1000))
+            self.world.check(found <= 2 * history, f"{found} records of {name} are kept")
+        for name in kept:
+            epochs = {document.key for document in self.backend.list(keys.epochs(name), "", 1000)}
+            pages = self.backend.list(keys.pages(name), "", 1000)
+            found = len({page.key.split("/")[4] for page in pages})
+            self.world.check(found <= len(epochs) + history, f"pages of {found} epochs of {name} are kept")
+        if self.world.violation is not None:
+            raise self.world.violation
+
+    def _farewell(self) -> None:
+        """Where nothing is wrong, a leader that leaves hands over, and the next one leads at once."""
+        leader, _ = next(iter(self.fleet.leaders()))
+        others = [each for each in self.fleet.instances if each is not leader and each.serving]
+        if not others:
+            return
+        leader.leave()
+        limit, handed_over = self.world.now + 12.0, 0.0
+        while not leader.dead and self.world.now < limit:
+            self.world.run(self.world.now + 0.1)
+            if handed_over == 0.0 and self.referee.control.lease.owner is None:
+                handed_over = self.world.now
+            if handed_over and self.referee.control.lease.owner is None:
+                self.world.check(self.world.now < handed_over + 2.0, "nobody takes a lease that was given up")
+        self.world.check(leader.left is True, f"{leader} leaves, and does not hand over: {leader.left}")
+        if self.world.violation is not None:
+            raise self.world.violation
 
     def _unsettled(self) -> str | None:
         """What the cluster has not settled yet: who leads, and who has a seat."""
@@ -170,11 +212,13 @@ def _inside(world: World, expected: tuple[type[Exception], ...]) -> Iterator[Non
         stack.enter_context(patch.object(node, "threading", Threads(world)))
         stack.enter_context(patch.object(duties, "secrets", secrets))
         # Fewer empty steps, and a history that is pruned within a run.
-        stack.enter_context(patch.multiple(node, _WATCH=1.2, _PAUSE=0.3))
+        stack.enter_context(patch.multiple(node, _WATCH=1.2, _PAUSE=0.3, _PATIENCE=2.0))
         stack.enter_context(patch.multiple(duties, _TIDY_EVERY=2))
+        if world.random.random() < _PAGED:
+            stack.enter_context(patch.multiple(epoch_records, INLINE=0, PAGE=200))
         for module in (candidate, duties, node):
             stack.enter_context(patch.object(module, "wall_clock", lambda: ""))
-        for name in ("control", "snapshot", "member", "ack", "decision"):
+        for name in ("control", "snapshot", "member", "ack", "record"):
             decode = f"decode_{name}"
             stack.enter_context(patch.object(codec, decode, _remembering(getattr(codec, decode))))
         stack.enter_context(_listening(world, expected))
@@ -184,7 +228,7 @@ def _inside(world: World, expected: tuple[type[Exception], ...]) -> Iterator[Non
 @contextmanager
 def _listening(world: World, expected: tuple[type[Exception], ...]) -> Iterator[None]:
     """Hear of errors instead of printing them, and of nothing less."""
-    logger, handler = logging.getLogger("penstock.cluster"), _Listener(world, expected)
+    logger, handler = logging.getLogger("penstock.control.cluster"), _Listener(world, expected)
     before = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.propagate = False

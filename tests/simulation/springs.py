@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from penstock.streams.stream import SourceSpec, Timestamps
+from penstock.streams.api.stream import SourceSpec, Timestamps
 from tests.simulation.participant import Grumble
 from tests.simulation.weather import Weather
 from tests.simulation.world import World
@@ -58,7 +58,8 @@ def springs(world: World, weather: Weather, storm: float) -> dict[str, SourceSpe
     random = world.random
     grows = random.random() < 0.15
     timed = Spring(world, weather, _veins(random, storm, random.randint(1, 5), scattered=False))
-    sources = {"s": SourceSpec("s", timed, Timestamps("at", LATENESS, "keep"))}
+    stamps = Timestamps("at", LATENESS, "keep", idle_after=random.choice((None, 0.0, 2.0)))
+    sources = {"s": SourceSpec("s", timed, stamps)}
     if grows or random.random() < 0.5:
         veins = _veins(random, storm, random.choice((0, 1, 3)), scattered=grows)
         sources["t"] = SourceSpec("t", Spring(world, weather, veins, grows))

@@ -7,9 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol, TypeVar
 
 from penstock.errors import SessionLost, StoreUnavailable
+from penstock.store.backends import KeptSession, check_writes
 from penstock.store.base import Change, Changes, Document, Session, Store, Write
-from penstock.store.keys import check_writes
-from penstock.store.sessions import KeptSession
 from tests.simulation.weather import DEADLINE, Fault, Victim, Weather
 from tests.simulation.world import Host, Ticket, World
 
@@ -168,7 +167,7 @@ class Wire(Store):
         self._ask("close", session, self._backend.end_session, session)
 
     def _ask(self, kind: str, key: str, operation: Callable[..., T], *arguments: Any) -> T:
-        fault = self._weather.strike(self._host, kind)
+        fault = self._weather.strike(self._host, kind, key)
         if fault is None:
             return self._send(operation, arguments)
         self._world.say(self._host.name, f"{kind} {key}: {fault.what}")

@@ -1,33 +1,40 @@
 """Rules of a stream's worker, each broken in one place. The oracle must notice every one of them.
 
 Not here, because another rule protects as well: an instance that answers although it was fenced. Its session
-is over, so that its answer counts nowhere (`penstock.cluster.participant.Participation`).
+is over, so that its answer counts nowhere (`penstock.control.cluster.participant.Participation`). Nor one
+that says the end in the epoch in which its parts finish: who lists says it after a committed epoch tells so
+of all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from penstock.cluster.model import Barrier, Decision, Snapshot
-from penstock.cluster.participant import Work
-from penstock.sources.parts import PartName
+from penstock.control.cluster.participant import EpochWork
+from penstock.control.cluster.rules.model import Barrier, Decision, Snapshot
+from penstock.sources.base import PartName
 from penstock.storage import Storage
-from penstock.streams import worker
-from penstock.streams.books import Books
-from penstock.streams.ingest import Polled
-from penstock.streams.model import END, OPEN, PartState, Pointer, Standing
-from penstock.streams.worker import Holding, StreamWorker
+from penstock.streams.api.stream import SourceSpec
+from penstock.streams.ingest import watermarks, worker
+from penstock.streams.ingest.epoch_files import EpochFiles, Stated
+from penstock.streams.ingest.finished_parts import FinishedParts
+from penstock.streams.ingest.part_lists import PartLists
+from penstock.streams.ingest.worker import Holding, StreamWorker
+from penstock.streams.model import END, OPEN, Pointer, Standing
 
 Mutant = Callable[[], Iterator[None]]
 MUTANTS: dict[str, Callable[[], Any]] = {}
-_states, _assigned, _catch_up = worker._states, StreamWorker.assigned, StreamWorker._catch_up
+_assigned, _begin = StreamWorker.assigned, StreamWorker._begin_listings
+_listed_of, _read_lists, _lows_of = PartLists.listed, PartLists.read, watermarks.Lows.of
 _drain, _list, _poll = StreamWorker._drain, StreamWorker._list, StreamWorker._poll
 _is_mine, _committed = StreamWorker._is_mine, StreamWorker.committed
-_write_states, _write_finished = Books.states, Books.finished
+_write_states, _write_finished = EpochFiles.states, EpochFiles.finished
+
+_AGO = -1
 
 Listed = tuple[Mapping[str, frozenset[str]], bool | None]
 
@@ -39,16 +46,25 @@ def _mutant(change: Mutant) -> Mutant:
 
 @_mutant
 def finished_is_forgotten_on_a_move() -> Iterator[None]:
-    def states(standings: Iterable[Standing], storage: Storage) -> dict[PartName, PartState]:
-        return {n: replace(known, finished=False) for n, known in _states(standings, storage).items()}
+    def listed(each: PartLists, storage: Storage, sources: Collection[str]) -> dict[str, set[str]]:
+        return _listed_of(replace(each, finished_parts=FinishedParts()), storage, sources)
 
-    with patch.object(worker, "_states", states):
+    with patch.object(PartLists, "listed", listed):
+        yield
+
+
+@_mutant
+def finished_parts_are_kept_by_nobody_after_a_move() -> Iterator[None]:
+    with patch.object(PartLists, "kept", lambda each, storage: FinishedParts()):
         yield
 
 
 @_mutant
 def states_of_one_member_only() -> Iterator[None]:
-    with patch.object(worker, "_states", lambda standings, storage: _states(list(standings)[:1], storage)):
+    def read(storage: Storage, standings: Sequence[Standing], sources: Mapping[str, SourceSpec]) -> PartLists:
+        return _read_lists(storage, standings[:1], sources)
+
+    with patch.object(PartLists, "read", read):
         yield
 
 
@@ -71,60 +87,44 @@ def files_are_deleted_although_they_are_needed() -> Iterator[None]:
 @_mutant
 def finished_parts_are_not_written_again() -> Iterator[None]:
     def write(
-        each: Books, epoch: int, known: Pointer | None, before: worker.Parts, parts: worker.Parts
-    ) -> Pointer | None:
-        return known or _write_finished(each, epoch, known, before, parts)
+        each: EpochFiles, epoch: int, known: Pointer | None, before: FinishedParts, parts: worker.Parts
+    ) -> tuple[Pointer | None, FinishedParts]:
+        return (known, before) if known else _write_finished(each, epoch, known, before, parts)
 
-    with patch.object(Books, "finished", write):
+    with patch.object(EpochFiles, "finished", write):
         yield
 
 
 @_mutant
 def states_are_not_written_again() -> Iterator[None]:
     def write(
-        each: Books, epoch: int, known: Pointer | None, before: worker.Parts, parts: worker.Parts
+        each: EpochFiles, epoch: int, known: Pointer | None, before: Stated, now: Stated
     ) -> Pointer | None:
-        return known or _write_states(each, epoch, known, before, parts)
+        return known or _write_states(each, epoch, known, before, now)
 
-    with patch.object(Books, "states", write):
+    with patch.object(EpochFiles, "states", write):
         yield
 
 
 @_mutant
-def end_without_looking_at_the_source() -> Iterator[None]:
+def end_with_a_listing_that_began_too_early() -> Iterator[None]:
+    def begin(each: StreamWorker, holding: Holding) -> None:
+        if holding.finished is None:
+            _begin(each, replace(holding, finished=_AGO))
+
     def listed(each: StreamWorker, holding: Holding) -> Listed:
-        known = {n: holding.listed.get(n, frozenset()) for n in each._sources if each._is_lister(n)}
-        grows = any(each._sources[name].source.grows for name in known)
-        if known and holding.standing.listing and not holding.open and not grows:
-            return known, True
-        return _list(each, holding)
+        rests = holding.finished is not None
+        found, complete = _list(each, replace(holding, finished=_AGO))
+        return found, complete and rests
 
-    with patch.object(StreamWorker, "_list", listed):
-        yield
-
-
-@_mutant
-def end_in_the_epoch_in_which_parts_finish() -> Iterator[None]:
-    polled: dict[StreamWorker, Polled] = {}
-
-    def poll(each: StreamWorker, holding: Holding, barrier: Barrier) -> Polled:
-        polled[each] = _poll(each, holding, barrier)
-        return polled[each]
-
-    def watermark(each: StreamWorker, before: Holding, complete: bool | None) -> int | None:
-        after = replace(before, parts={**before.parts, **polled[each].states})
-        if complete is None and not after.parts:
-            return None
-        return END if complete is not False and not after.open else OPEN
-
-    with patch.object(StreamWorker, "_poll", poll), patch.object(StreamWorker, "_watermark", watermark):
+    with patch.object(StreamWorker, "_begin_listings", begin), patch.object(StreamWorker, "_list", listed):
         yield
 
 
 @_mutant
 def end_while_the_others_have_parts() -> Iterator[None]:
     def watermark(each: StreamWorker, before: Holding, complete: bool | None) -> int | None:
-        return None if complete is None else END if complete and not before.open else OPEN
+        return None if complete is None else END if not before.parts else OPEN
 
     with patch.object(StreamWorker, "_watermark", watermark):
         yield
@@ -133,9 +133,26 @@ def end_while_the_others_have_parts() -> Iterator[None]:
 @_mutant
 def growing_sources_end() -> Iterator[None]:
     def listed(each: StreamWorker, holding: Holding) -> Listed:
+        grows = {name: spec.source.grows for name, spec in each._sources.items()}
+        for spec in each._sources.values():
+            spec.source.grows = False
+        try:
+            return _list(each, holding)
+        finally:
+            for name, spec in each._sources.items():
+                spec.source.grows = grows[name]
+
+    with patch.object(StreamWorker, "_list", listed):
+        yield
+
+
+@_mutant
+def new_parts_are_told_when_the_epoch_before_was_given_up() -> Iterator[None]:
+    def listed(each: StreamWorker, holding: Holding) -> Listed:
         found, complete = _list(each, holding)
-        known = {name: holding.listed.get(name, frozenset()) for name in found}
-        return found, found == known if complete is not None else None
+        for name, parts in found.items():
+            each._listings.known[name] |= parts
+        return found, complete
 
     with patch.object(StreamWorker, "_list", listed):
         yield
@@ -143,7 +160,7 @@ def growing_sources_end() -> Iterator[None]:
 
 @_mutant
 def no_listing_in_a_drain() -> Iterator[None]:
-    def drain(each: StreamWorker, barrier: Barrier) -> Work:
+    def drain(each: StreamWorker, barrier: Barrier) -> EpochWork:
         work = _drain(each, barrier)
         if work.frontier is None:
             return work
@@ -155,7 +172,7 @@ def no_listing_in_a_drain() -> Iterator[None]:
 
 @_mutant
 def drain_answers_before_anything_was_committed() -> Iterator[None]:
-    def drain(each: StreamWorker, barrier: Barrier) -> Work:
+    def drain(each: StreamWorker, barrier: Barrier) -> EpochWork:
         each._holding = replace(each._holding, settled=True)
         return _drain(each, barrier)
 
@@ -164,24 +181,43 @@ def drain_answers_before_anything_was_committed() -> Iterator[None]:
 
 
 @_mutant
-def late_behind_the_own_rows_only() -> Iterator[None]:
-    def catch_up(each: StreamWorker) -> None:
-        newest = each._holding.standing.newest
-        _catch_up(each)
-        standing = replace(each._holding.standing, newest=newest)
-        each._holding = replace(each._holding, standing=standing)
+def late_behind_the_newest_row() -> Iterator[None]:
+    def advanced(standings: Collection[Standing], lateness: Mapping[str, int]) -> dict[str, int]:
+        newest = watermarks.latest(each.newest for each in standings)
+        return {name: value - lateness[name] for name, value in newest.items() if name in lateness}
 
-    with patch.object(StreamWorker, "_catch_up", catch_up):
+    with patch.object(worker, "advanced", advanced):
         yield
 
 
 @_mutant
-def newest_is_forgotten_on_a_move() -> Iterator[None]:
+def watermark_is_forgotten_on_a_move() -> Iterator[None]:
     def assigned(each: StreamWorker, snapshot: Snapshot, committed: Decision | None) -> None:
         _assigned(each, snapshot, committed)
-        each._holding = replace(each._holding, standing=replace(each._holding.standing, newest={}))
+        each._holding = replace(each._holding, standing=replace(each._holding.standing, watermark={}))
 
     with patch.object(StreamWorker, "assigned", assigned):
+        yield
+
+
+@_mutant
+def parts_that_were_not_read_hold_nothing_back() -> Iterator[None]:
+    def of(each: watermarks.Lows, parts: worker.Parts, awaited: Collection[PartName] = ()) -> dict[str, int]:
+        read = {name: known for name, known in parts.items() if known.newest is not None}
+        return _lows_of(each, read, awaited)
+
+    with patch.object(watermarks.Lows, "of", of):
+        yield
+
+
+@_mutant
+def times_of_parts_are_forgotten_in_a_drain() -> Iterator[None]:
+    def drain(each: StreamWorker, barrier: Barrier) -> EpochWork:
+        parts = {name: replace(known, newest=1 << 60) for name, known in each._holding.parts.items()}
+        each._holding = replace(each._holding, parts=parts)
+        return _drain(each, barrier)
+
+    with patch.object(StreamWorker, "_drain", drain):
         yield
 
 

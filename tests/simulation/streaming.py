@@ -11,19 +11,19 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from penstock.cluster.keys import Keys
-from penstock.cluster.model import Decision
-from penstock.cluster.node import Node
+from penstock.control.cluster.documents.keys import Keys
+from penstock.control.cluster.node import Node
+from penstock.control.cluster.rules.model import Decision
 from penstock.errors import SessionLost, StoreUnavailable
-from penstock.sources.parts import PartName
-from penstock.streams import books
-from penstock.streams.allowance import Allowance
-from penstock.streams.ingest import Limits, Polled
+from penstock.sources.base import PartName
+from penstock.streams.api.stream import SourceSpec
+from penstock.streams.ingest import epoch_files
+from penstock.streams.ingest.epoch_tasks import PollLimits
+from penstock.streams.ingest.journal_shuffle import NOTHING, ShuffleWork
+from penstock.streams.ingest.pacing import Allowance, StreamRhythm
+from penstock.streams.ingest.task_results import Polled
+from penstock.streams.ingest.worker import StreamWorker
 from penstock.streams.model import END, SCOPE, PartState
-from penstock.streams.rhythm import StreamRhythm
-from penstock.streams.shuffling import NOTHING, ShuffleWork
-from penstock.streams.stream import SourceSpec
-from penstock.streams.worker import StreamWorker
 from tests.simulation.instances import CONFIG, Fleet, Instance
 from tests.simulation.invariants import Referee
 from tests.simulation.oracle import Oracle, StreamReferee
@@ -93,10 +93,11 @@ class Job(MemoryIngestion):
         self,
         prefix: str,
         parts: Mapping[PartName, PartState],
-        limits: Limits,
+        limits: PollLimits,
         thresholds: Mapping[str, int],
         asked: Mapping[PartName, int],
         shuffle: ShuffleWork = NOTHING,
+        within: float | None = None,
     ) -> Polled:
         self._instance.polls(parts)
         self._runs, self._ends = True, False
@@ -108,7 +109,7 @@ class Job(MemoryIngestion):
         finally:
             self._runs = False
 
-    def collect(self, parts: Mapping[PartName, PartState]) -> Polled:
+    def collect(self, parts: Mapping[PartName, PartState], within: float | None = None) -> Polled:
         self._runs, self._ends = True, False
         try:
             self._take_time()
@@ -151,7 +152,7 @@ class Reader(Instance):
     def _made(self) -> Node:
         stream, world, weather = self._stream, self._world, self._weather
         disk = Disk(world, weather, stream.storage, stream.oracle)
-        limits = Limits(stream.most, 1 << 20, 1.0)
+        limits = PollLimits(stream.most, 1 << 20, 1.0)
         participant = StreamWorker(
             self.member.id,
             stream.sources,
@@ -162,6 +163,8 @@ class Reader(Instance):
             _LIST_EVERY,
             self._since,
             self.clock,
+            lambda _: None,
+            lambda work: work(),
         )
         rhythm = StreamRhythm(_EVERY, limits.rows, limits.bytes, self._goes_on, lambda _: None)
         return Node(self.wire, self.member, CONFIG, {SCOPE: participant}, {SCOPE: rhythm}, self.clock)
@@ -183,6 +186,7 @@ class Stream(Simulation):
     """One seed of a stream."""
 
     recovery = 90.0
+    farewells = 0.0
     expected = (*Simulation.expected, SessionLost, StoreUnavailable)
 
     def __init__(self, seed: int, record: bool) -> None:
@@ -200,7 +204,7 @@ class Stream(Simulation):
         numbers = count()
         secrets = SimpleNamespace(token_hex=lambda size: f"{next(numbers):0{2 * size}x}")
         quiet = SimpleNamespace(warning=lambda *_: None)
-        return patch.multiple(books, secrets=secrets, _log=quiet)
+        return patch.multiple(epoch_files, secrets=secrets, _log=quiet)
 
     def _fleet(self) -> Fleet:
         return Fleet(self.world, self.weather, self.backend, partial(Reader, self))
@@ -209,6 +213,7 @@ class Stream(Simulation):
         keys, leaders = Keys(CONFIG.name), self.fleet.leaders
         referee = StreamReferee(self.world, self.backend, keys, CONFIG.vnodes, leaders, self.weather.happened)
         referee.oracle = lambda: self.oracle
+        referee.history.counts = False
         return referee
 
     def _missing(self) -> str | None:

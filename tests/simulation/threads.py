@@ -66,4 +66,4 @@ class SimulatedThread:
 
     def join(self, timeout: float | None = None) -> None:
         if self._task is not None:
-            self._world.join(self._task)
+            self._world.join(self._task, timeout)

@@ -13,6 +13,10 @@ DEADLINE = 1.0
 
 LONGEST_PAUSE = 18.0
 
+_CONTROL = "/control/document"
+_SLOW_LOOKS = {"slow control": 0.3, "numb": 0.15}
+_TWINS = 0.2
+
 _LEADING = "penstock-lead"
 """The thread that does a leader's duties."""
 
@@ -20,8 +24,26 @@ MOMENTS = ("taken", "rotated", "announced", "ended", "pruned")
 """The lease changes its owner, the assignment its version, an epoch begins or ends, a record is deleted."""
 
 
+CLASSES = ("control", "epochs", "pages", "acks", "members", "keepalive", "get", "list")
+"""What requests are about: a store may serve some and not others."""
+
+TROUBLES = ("", "", "", "", "slow control", "slow control", "succession", "numb", "twins")
+"""What a storm is best at, if anything: readers of the control that are slow, one leader after the other that
+loses its lease and nothing else, sessions that are not renewed although everything else goes on, members that
+fall asleep in front of an ack and are replaced meanwhile."""
+
+
+def class_of(kind: str, key: str) -> str:
+    """What a request is about."""
+    if kind != "cas":
+        return kind
+    return key.split("/")[2] if key.count("/") > 2 else kind
+
+
 class Victim(Host, Protocol):
     cut_until: float
+    deaf_until: dict[str, float]
+    """Until when requests of a class do not come through."""
 
     @property
     def leads(self) -> bool: ...
@@ -34,6 +56,9 @@ class Victim(Host, Protocol):
 
     def crash(self) -> None:
         """End without a word."""
+
+    def replace(self) -> None:
+        """Somebody takes it for dead, and starts another one under its id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +87,7 @@ class Weather:
         self._writes = random.choice((0.0, 0.01, 0.04, 0.1))
         self._moods = random.choice((0.0, 0.02, 0.1, 0.3))
         self._latency = random.choice((0.002, 0.01, 0.05))
+        self.trouble = random.choice(TROUBLES)
         self._held: dict[str, list[Callable[[], None]]] = {}
 
     def heal(self) -> None:
@@ -104,7 +130,7 @@ class Weather:
         """Whether a participant fails where it has no right to."""
         return not self.calm and self._random.random() < self._moods / 4
 
-    def strike(self, host: Victim, kind: str) -> Fault | None:
+    def strike(self, host: Victim, kind: str, key: str) -> Fault | None:
         """The fault that a request meets, if any. Those that decide something attract them."""
         if self.calm:
             return None
@@ -113,12 +139,24 @@ class Weather:
             # One in four gets through with its answer lost: cuts may be one-way.
             executed = () if random.random() < 0.75 else (0.0,)
             return Fault("cut off", executed, deadline=random.random() * DEADLINE)
+        about = class_of(kind, key)
+        if host.deaf_until.get(about, 0.0) > self._world.now:
+            return Fault("does not come through", deadline=random.random() * DEADLINE)
+        if about == "acks" and self.trouble == "twins" and random.random() < _TWINS:
+            return self._replaced(host)
+        if kind == "get" and key.endswith(_CONTROL) and self.trouble in _SLOW_LOOKS:
+            return self._slow_look() if random.random() < _SLOW_LOOKS[self.trouble] else None
         decisive = kind == "cas" or (kind == "get" and self._world.task.name == _LEADING and host.leads)
         if random.random() >= (self._writes if decisive else self._reads):
             return None
-        return random.choice(_DECISIVE_FAULTS if decisive else _FAULTS)(self, host)
+        faults = _ACK_FAULTS if about == "acks" else _DECISIVE_FAULTS if decisive else _FAULTS
+        return random.choice(faults)(self, host)
 
     # faults
+
+    def _slow_look(self) -> Fault:
+        """On its way for almost a whole lease; what it brings is new."""
+        return Fault("slow look", (self._random.uniform(1.0, 4.8),), self.latency())
 
     def _lost(self, host: Victim) -> Fault:
         return Fault("lost")
@@ -161,6 +199,15 @@ class Weather:
 
         return Fault(f"paused before it until {moment}", happening=pause, asleep=True)
 
+    def _replaced(self, host: Victim) -> Fault:
+        """It falls asleep, and goes on when another one has its place."""
+
+        def pause() -> None:
+            host.pause(LONGEST_PAUSE)
+            host.replace()
+
+        return Fault("paused and replaced", happening=pause, asleep=True)
+
     def _crashed(self, host: Victim) -> Fault:
         executed = self._random.choice(((), (0.0,), (self._random.random() * 3.0,)))
         return Fault("crashed", executed, happening=host.crash)
@@ -191,3 +238,4 @@ _DECISIVE_FAULTS: tuple[_Maker, ...] = (
     Weather._crashed,
     Weather._crashed_long_ago,
 )
+_ACK_FAULTS: tuple[_Maker, ...] = (*_DECISIVE_FAULTS, *(Weather._replaced,) * 8)

@@ -124,10 +124,13 @@ class World:
             ticket.open = False
             self._switch(ticket.task, answer, error)
 
-    def join(self, task: Task) -> None:
-        """Wait for the end of ``task``."""
+    def join(self, task: Task, timeout: float | None = None) -> None:
+        """Wait for the end of ``task``, but not longer than ``timeout``."""
         if not task.done:
-            task.joining.append(self.ticket())
+            ticket = self.ticket()
+            task.joining.append(ticket)
+            if timeout is not None:
+                self.after(timeout, self.wake, ticket)
             self.block()
 
     # the scheduler

@@ -1,6 +1,6 @@
 """A process that runs one output until everything is in its sink, unless it is killed on the way.
 
-``python -m tests.streams.sinks.child KIND PLACE ADDRESS TOKEN``: rows come from JSON files below PLACE/in.
+``python -m tests.sinks.child KIND PLACE ADDRESS TOKEN``: rows come from JSON files below PLACE/in.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.sinks import DeltaSink, ParquetSink, PostgresSink
+from penstock.sinks.base import Batch, Sink
 from penstock.spark import session
 from penstock.storage import Storage
 from penstock.store import open_store
-from penstock.streams.sinks import DeltaSink, ParquetSink, PostgresSink
-from penstock.streams.sinks.base import Batch, Sink
 from tests.conftest import SPARK
-from tests.streams.sinks.support import Sale, bench
+from tests.sinks.support import Sale, bench
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,7 +12,8 @@ from penstock.storage import Storage
 from penstock.store import Store, open_store
 from servers.packages import Missing
 from servers.postgres import Postgres
-from tests.streams.sinks.support import Bench, bench
+from tests.sinks.databases import COLUMNS, Database
+from tests.sinks.support import Bench, bench
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,3 +43,11 @@ def postgres() -> Iterator[str]:
             yield server.url
     except Missing as missing:
         pytest.skip(str(missing))
+
+
+@pytest.fixture
+def database(postgres: str) -> Iterator[Database]:
+    made = Database(postgres)
+    made.run(f"CREATE TABLE sales ({COLUMNS})")
+    yield made
+    made.run(f"DROP SCHEMA {made.schema} CASCADE")

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from penstock.sinks.base import Batch, Mode, Sink, Target, Writer
 from penstock.storage import Storage
 from penstock.store import Store
-from penstock.streams.sinks.base import Batch, Mode, Sink, Target, Writer
-from penstock.tables import Table
+from penstock.types.tables import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

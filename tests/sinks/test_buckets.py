@@ -9,14 +9,15 @@ import pytest
 from deltalake import DeltaTable
 
 from penstock.errors import StaleToken
+from penstock.sinks.delta import sink as delta
+from penstock.sinks.delta.sink import DeltaSink
+from penstock.sinks.parquet import sink as parquet
+from penstock.sinks.parquet.sink import ParquetSink
+from penstock.sinks.parquet.table import StreamTable
 from penstock.storage import Storage
 from penstock.store import Store
-from penstock.streams.sinks import delta, parquet
-from penstock.streams.sinks.delta import DeltaSink
-from penstock.streams.sinks.parquet import ParquetSink
-from penstock.streams.sinks.table import StreamTable
 from servers.seaweed import Seaweed
-from tests.streams.sinks.support import Bench, bench, crash_at, number, plain, sales
+from tests.sinks.support import Bench, bench, crash_at, number, plain, sales
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

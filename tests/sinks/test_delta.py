@@ -23,14 +23,14 @@ from penstock.errors import (
     StreamMismatch,
     UsageError,
 )
-from penstock.streams.sinks import delta as module
-from penstock.streams.sinks.base import Writer
-from penstock.streams.sinks.delta import DeltaSink
-from penstock.streams.sinks.delta_files import cut
-from penstock.streams.sinks.delta_stats import Statistics
-from penstock.tables import Precision, Table
-from tests.streams.sinks.support import Bench, Rows, Sale, crash_at, meanwhile, number, plain, sales
-from tests.test_storage import tiny_disk
+from penstock.sinks.base import Writer
+from penstock.sinks.delta import sink as module
+from penstock.sinks.delta.files import cut
+from penstock.sinks.delta.sink import DeltaSink
+from penstock.sinks.delta.stats import Statistics
+from penstock.types.tables import Precision, Table
+from tests.sinks.support import Bench, Rows, Sale, crash_at, meanwhile, number, plain, sales
+from tests.storage.test_storage import tiny_disk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock import sinks
 from penstock.errors import StaleToken, TransformFailed, TransientError
-from penstock.streams import sinks
-from penstock.streams.sinks.base import Batch
-from penstock.streams.sinks.function import FunctionSink
-from tests.streams.sinks.support import Bench, Rows, number, plain, sales
+from penstock.sinks.base import Batch
+from penstock.sinks.function import FunctionSink
+from tests.sinks.support import Bench, Rows, number, plain, sales
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

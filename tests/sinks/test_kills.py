@@ -14,10 +14,10 @@ import psycopg
 import pytest
 from deltalake import DeltaTable
 
+from penstock.sinks.parquet.table import StreamTable
 from penstock.storage import Storage
 from penstock.store import open_store
-from penstock.streams.sinks.table import StreamTable
-from tests.streams.sinks.support import Rows, plain
+from tests.sinks.support import Rows, plain
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,7 @@ FILES = 20
 
 
 def start(kind: str, place: Path, address: str, token: int, failpoints: str) -> int:
-    command = [sys.executable, "-m", "tests.streams.sinks.child", kind, str(place), address, str(token)]
+    command = [sys.executable, "-m", "tests.sinks.child", kind, str(place), address, str(token)]
     environment = {**os.environ, "PENSTOCK_FAILPOINTS": failpoints}
     with (place / "log").open("ab") as log:
         done = subprocess.run(command, env=environment, stdout=log, stderr=log, timeout=300)

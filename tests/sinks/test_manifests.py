@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import CorruptFile
+from penstock.sinks.parquet import manifests as module
+from penstock.sinks.parquet.manifests import BatchEntry, Levels, Manifests, grown, in_order, last_batch
 from penstock.storage import FileRecord, Storage
-from penstock.streams.sinks import manifests as module
-from penstock.streams.sinks.manifests import Entry, Levels, Manifests, grown, in_order, last_batch
 
 FAN = 4
 
@@ -19,9 +19,9 @@ def small_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FAN", FAN)
 
 
-def entry(batch: int, files: int = 1) -> Entry:
+def entry(batch: int, files: int = 1) -> BatchEntry:
     records = tuple(FileRecord(f"rows/{batch}-{n}.parquet", 1, 10, "0" * 64) for n in range(files))
-    return Entry(batch, batch // 2, 1, records)
+    return BatchEntry(batch, batch // 2, 1, records)
 
 
 @pytest.fixture

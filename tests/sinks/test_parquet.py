@@ -21,27 +21,17 @@ from penstock.errors import (
     UnknownField,
     UsageError,
 )
+from penstock.sinks.parquet import document, manifests
+from penstock.sinks.parquet import sink as module
+from penstock.sinks.parquet.manifests import BatchEntry
+from penstock.sinks.parquet.sink import ParquetSink
+from penstock.sinks.parquet.table import StreamTable
 from penstock.storage import FileRecord, Storage
 from penstock.store import Store
 from penstock.streams.layout import Layout
-from penstock.streams.sinks import document, manifests
-from penstock.streams.sinks import parquet as module
-from penstock.streams.sinks.manifests import Entry
-from penstock.streams.sinks.parquet import ParquetSink
-from penstock.streams.sinks.table import StreamTable
-from penstock.tables import Table
-from tests.streams.sinks.support import (
-    Bench,
-    Rows,
-    Sale,
-    bench,
-    crash_at,
-    meanwhile,
-    number,
-    plain,
-    sales,
-)
-from tests.test_storage import tiny_disk
+from penstock.types.tables import Table
+from tests.sinks.support import Bench, Rows, Sale, bench, crash_at, meanwhile, number, plain, sales
+from tests.storage.test_storage import tiny_disk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -225,7 +215,7 @@ def test_neither_document_nor_a_batch_grows_with_the_history(
     largest = 0
     for n in range(100):
         found = writer._current()
-        entry = Entry(n, n, 1, (FileRecord(f"rows/{n}.parquet", 1, 1, "0" * 64),))
+        entry = BatchEntry(n, n, 1, (FileRecord(f"rows/{n}.parquet", 1, 1, "0" * 64),))
         writer._commit(entry, number(n, epoch=n), found)
         value = store.get(document.document_key(Layout("sales", "s1"), "out"))
         assert value is not None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import secrets
 import threading
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,24 +21,15 @@ from penstock.errors import (
     TypeMismatch,
     UsageError,
 )
+from penstock.sinks.postgres import writer as module
+from penstock.sinks.postgres.sink import PostgresSink
 from penstock.storage import Storage
 from penstock.store import Store
-from penstock.streams.sinks import postgres_writer as module
-from penstock.streams.sinks.postgres import PostgresSink
-from penstock.tables import Precision, Table
+from penstock.types.tables import Precision, Table
 from servers.packages import Missing
 from servers.postgres import Postgres
-from tests.streams.sinks.support import (
-    Bench,
-    Rows,
-    Sale,
-    bench,
-    crash_at,
-    meanwhile,
-    number,
-    plain,
-    sales,
-)
+from tests.sinks.databases import COLUMNS, Database
+from tests.sinks.support import Bench, Rows, Sale, bench, crash_at, meanwhile, number, plain, sales
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,39 +41,6 @@ POINTS = [
     "sink.postgres.committed",
 ]
 STAGES = "SELECT tablename::text FROM pg_tables WHERE tablename LIKE 'penstock_stage%'"
-COLUMNS = "id bigint PRIMARY KEY, city text NOT NULL, amount integer"
-
-
-class Database:
-    """A schema of its own in the server of the tests."""
-
-    def __init__(self, url: str) -> None:
-        self.server = url
-        self.schema = f"s{secrets.token_hex(4)}"
-        self.url = f"{url}?options=-csearch_path%3D{self.schema}"
-        self.run(f"CREATE SCHEMA {self.schema}")
-
-    def run(self, statement: str) -> Rows:
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            found = connection.execute(statement.encode())
-            return [tuple(row) for row in found.fetchall()] if found.description else []
-
-    def rows(self, table: str = "sales") -> Rows:
-        return plain(self.run(f"SELECT * FROM {table}"))
-
-    def stages(self) -> int:
-        found = self.run(
-            f"SELECT 1 FROM pg_tables WHERE schemaname = '{self.schema}' AND tablename LIKE 'penstock_stage%'"
-        )
-        return len(found)
-
-
-@pytest.fixture
-def database(postgres: str) -> Iterator[Database]:
-    made = Database(postgres)
-    made.run(f"CREATE TABLE sales ({COLUMNS})")
-    yield made
-    made.run(f"DROP SCHEMA {made.schema} CASCADE")
 
 
 @pytest.fixture
@@ -263,7 +220,7 @@ def test_a_lost_answer_to_the_commit_is_no_second_batch(
 def test_a_stage_that_is_in_use_does_not_hold_up_the_next_owner(
     output: Bench, sink: PostgresSink, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_LOCK_SECONDS", 0.1)
+    monkeypatch.setattr(module, "_DROP_SECONDS", 0.1)
     writer = output.open(sink, 1)
     with crash_at(monkeypatch, module, "sink.postgres.stage"):
         writer.write(output.frame(sales(0)), number(0))
@@ -403,10 +360,8 @@ def test_rows_that_the_server_refuses_fail_the_whole_batch(
     output: Bench, sink: PostgresSink, database: Database, spark: SparkSession
 ) -> None:
     writer = output.open(sink, 1)
-    with pytest.raises(StreamError, match="out of range for type integer"):
+    with pytest.raises(StreamError, match=r"out of range for type integer, column amount, row \d+ of"):
         writer.write(output.frame([*sales(0), (77, "a", 2**40)]), number(0))
-    with pytest.raises(StreamError, match="invalid byte sequence"):
-        writer.write(output.frame([*sales(0), (77, "a\0b", 2)]), number(0))
     with pytest.raises(StreamError, match="duplicate key"):
         writer.write(output.frame([(1, "a", 1), (1, "b", 1)]), number(0))
     with pytest.raises(TypeMismatch):

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock.sinks.base import Batch, Writer
+from penstock.sinks.parquet.sink import ParquetSink
+from penstock.sinks.parquet.table import StreamTable
 from penstock.storage import Storage
 from penstock.store import Store
-from penstock.streams.sinks.base import Batch, Writer
-from penstock.streams.sinks.parquet import ParquetSink
-from penstock.streams.sinks.table import StreamTable
-from penstock.tables import Table
-from tests.streams.sinks.support import Bench, plain
+from penstock.types.tables import Table
+from tests.sinks.support import Bench, plain
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

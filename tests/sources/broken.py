@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any, ClassVar
 
 from penstock.sources import Part, Rows, State, StatefulSource
-from penstock.tables import Table
+from penstock.types.tables import Table
 
 ROWS = 30
 

@@ -15,15 +15,15 @@ from pyarrow import csv
 
 from penstock.sources.base import Part
 from penstock.sources.state import State, decode, encode
-from penstock.tables import Table
+from penstock.types.tables import Table
 from servers.packages import Missing
 from servers.postgres import Postgres
 
 if TYPE_CHECKING:
     import psycopg
 
-    from penstock.sources.kafka import KafkaPart
-    from penstock.sources.postgres import PostgresPart
+    from penstock.sources.kafka.source import KafkaPart
+    from penstock.sources.postgres.source import PostgresPart
     from servers.kafka import Kafka
 
 
@@ -109,8 +109,8 @@ def broker() -> Iterator[Kafka]:
 @pytest.fixture
 def kafka_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[KafkaPart]]:
     """The parts that a test builds, which are closed after it: some tests abandon theirs, as a kill does."""
-    from penstock.sources._kafka_hub import Hub
-    from penstock.sources.kafka import KafkaSource
+    from penstock.sources.kafka.shared_consumer import SharedConsumer
+    from penstock.sources.kafka.source import KafkaSource
 
     built: list[KafkaPart] = []
     build = KafkaSource.build_part
@@ -123,7 +123,7 @@ def kafka_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[KafkaPart]]:
     yield built
     for part in built:
         part.close()
-    assert not Hub._all, "a consumer is left, though all parts are closed"
+    assert not SharedConsumer._all, "a consumer is left, though all parts are closed"
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,7 @@ def other(server: Postgres) -> Iterator[psycopg.Connection[Any]]:
 @pytest.fixture
 def postgres_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PostgresPart]]:
     """The parts that a test builds, which are closed after it: some tests abandon theirs, as a kill does."""
-    from penstock.sources.postgres import PostgresSource
+    from penstock.sources.postgres.source import PostgresSource
 
     built: list[PostgresPart] = []
     build = PostgresSource.build_part

@@ -12,8 +12,8 @@ import confluent_kafka
 import pytest
 
 from penstock.sources import state as states
-from penstock.sources.kafka import KafkaPart
-from penstock.tables import Table
+from penstock.sources.kafka.source import KafkaPart
+from penstock.types.tables import Table
 from servers.kafka import Kafka
 from servers.packages import Missing
 

@@ -8,8 +8,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from penstock.sources import state as states
-from penstock.sources.postgres import PostgresPart, PostgresSource
-from penstock.tables import Table
+from penstock.sources.postgres.source import PostgresPart, PostgresSource
+from penstock.types.tables import Table
 from servers.postgres import Postgres
 
 if TYPE_CHECKING:

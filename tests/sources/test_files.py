@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from penstock.batch.inputs.formats.base import FilePiece
+from penstock.batch.inputs.formats.parquet import Parquet
 from penstock.errors import BadInput, InputChanged, TransientError, TypeMismatch, UsageError
-from penstock.inputs.formats.base import Piece
-from penstock.inputs.formats.parquet import Parquet
 from penstock.sources import DirectorySource
 from penstock.sources.conformance import NAMES, check
 from penstock.storage import filesystem_of
-from penstock.tables import Table
+from penstock.types.tables import Table
 from servers.seaweed import Seaweed
 from tests.sources.conftest import Orders, json_lines, orders, read, save, stored
 
@@ -90,7 +90,7 @@ def test_parquet_is_entered_at_the_row_group_of_the_next_row(
     save(orders(100), folder / "a.parquet", chunk=25)
     plain, entered = Parquet.read, []
 
-    def noting(self: Parquet, piece: Piece, *more: Any) -> Any:
+    def noting(self: Parquet, piece: FilePiece, *more: Any) -> Any:
         entered.append(piece.marks)
         return plain(self, piece, *more)
 
@@ -104,16 +104,16 @@ def test_parquet_is_entered_at_the_row_group_of_the_next_row(
 
 
 def _offsets(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    from penstock.sources import files
+    from penstock.sources.files import directory
 
     seen: list[int] = []
-    plain = files._ReadAt.__call__
+    plain = directory._ReadAt.__call__
 
     def noting(self: Any, size: int, offset: int) -> bytes:
         seen.append(offset)
         return plain(self, size, offset)
 
-    monkeypatch.setattr(files._ReadAt, "__call__", noting)
+    monkeypatch.setattr(directory._ReadAt, "__call__", noting)
     return seen
 
 
@@ -418,7 +418,7 @@ def test_a_null_that_the_table_does_not_allow_is_told_by_its_row(folder: Path) -
     (folder / "a.jsonl").write_text("".join(rows))
     part = DirectorySource(folder, Ids).build_part("a.jsonl", None)
     read(part, 10, most=20)
-    with pytest.raises(BadInput, match="row 30: id is null"):
+    with pytest.raises(BadInput, match=r"row 30 .counted from 0.: id is null"):
         read(part, 10)
 
 
@@ -496,12 +496,12 @@ def test_a_pattern_of_objects_is_refused_at_once() -> None:
 
 
 def test_trouble_with_the_network_may_pass(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from penstock.sources import files
+    from penstock.sources.files import directory
 
     def fail(self: Any, size: int, offset: int) -> bytes:
         raise OSError("connection reset")
 
-    monkeypatch.setattr(files._ReadAt, "__call__", fail)
+    monkeypatch.setattr(directory._ReadAt, "__call__", fail)
     with pytest.raises(TransientError, match=r"o\.jsonl cannot be read now: connection reset"):
         DirectorySource(bucket, Orders).build_part("o.jsonl", None).poll(1)
 

@@ -16,8 +16,8 @@ from penstock.errors import (
     DefinitionError,
     UsageError,
 )
-from penstock.sources.kafka import KafkaHeader, KafkaRecord, KafkaSource
-from penstock.tables import Precision, Table
+from penstock.sources.kafka.source import KafkaHeader, KafkaRecord, KafkaSource
+from penstock.types.tables import Precision, Table
 from servers.kafka import Kafka
 from tests.sources.kafka_topics import (
     Items,
@@ -124,7 +124,7 @@ def test_bad_documents_can_be_passed_over_and_are_counted(
     for limit in (1, 3, 1000):
         part = source.build_part(f"{topic}[0]", None)
         assert numbers(part, limit) == expected
-        assert part.snapshot() == {"offset": len(mixed), "skipped": len(BAD) + 3}
+        assert _counted(part) == {"offset": len(mixed), "skipped": len(BAD) + 3}
     assert f"record 1 of {topic}[0]" in caplog.text
     # A count goes on from the state.
     send(broker, topic, [b"{"])
@@ -183,7 +183,7 @@ def test_raw_text_that_is_no_text_is_named(broker: Kafka) -> None:
     source = KafkaSource(broker.servers, topic, Keyed, value="raw", on_error="skip")
     part = source.build_part(f"{topic}[0]", None)
     assert drain(part) == [{"key": "fine"}]
-    assert part.snapshot() == {"offset": 3, "skipped": 2}
+    assert _counted(part) == {"offset": 3, "skipped": 2}
 
 
 def counted(record: KafkaRecord) -> dict[str, object] | None:
@@ -204,7 +204,7 @@ def test_a_function_makes_the_rows(broker: Kafka) -> None:
     for limit in (1, 2, 100):
         part = source.build_part(f"{topic}[0]", None)
         assert numbers(part, limit) == [0, 1, 3, 6]
-        assert part.snapshot() == {"offset": 7, "skipped": 1}
+        assert _counted(part) == {"offset": 7, "skipped": 1}
 
 
 @pytest.mark.parametrize("value", [1.5, 1.0, Decimal("1.5")])
@@ -222,7 +222,7 @@ def test_a_fraction_that_a_function_makes_is_not_cut_off(broker: Kafka, value: o
     for limit in (1, 2, 100):
         part = source.build_part(f"{topic}[0]", None)
         assert numbers(part, limit) == [0, 1, 3]
-        assert part.snapshot() == {"offset": 4, "skipped": 1}
+        assert _counted(part) == {"offset": 4, "skipped": 1}
 
 
 def test_definitions_that_make_no_sense(broker: Kafka) -> None:
@@ -249,3 +249,10 @@ def test_definitions_that_make_no_sense(broker: Kafka) -> None:
     for options in wrong:
         with pytest.raises(UsageError):
             KafkaSource(broker.servers, "t", Items, **options)
+
+
+def _counted(part: Any) -> dict[str, Any]:
+    """How far a part is, without what it knows the last record by."""
+    state = dict(part.snapshot())
+    state.pop("last", None)
+    return state

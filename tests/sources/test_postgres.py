@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -15,8 +17,8 @@ import pytest
 
 from penstock.errors import InputError, TransientError, UsageError
 from penstock.sources import conformance
-from penstock.sources.postgres import PostgresSource
-from penstock.tables import Table
+from penstock.sources.postgres.source import PostgresSource
+from penstock.types.tables import Table
 from servers.postgres import Postgres
 from tests.sources.postgres_tables import Items, drain, fill, ids, moved, new_table, only, until
 
@@ -365,3 +367,33 @@ def test_options_that_make_no_sense(server: Postgres) -> None:
     for options in wrong:
         with pytest.raises(UsageError):
             PostgresSource(server.url, "t", Items, **{"key": "id", **options})
+
+
+STOPPED = """
+import os, signal, sys
+from penstock.sources.postgres import client
+
+client._GIVE_UP_MS = 1000
+connection = client.connect(sys.argv[1], "test")
+with connection.cursor() as cursor, cursor.copy(f"COPY {sys.argv[2]} TO STDOUT") as copy:
+    next(iter(copy))
+    os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+def test_a_reader_that_was_stopped_does_not_hold_its_table_for_ever(
+    server: Postgres, db: psycopg.Connection[Any]
+) -> None:
+    name = new_table(db)
+    db.execute(
+        f"CREATE TABLE {name}_wide AS SELECT repeat('x', 1000) FROM generate_series(1, 30000)".encode()
+    )
+    reader = subprocess.Popen([sys.executable, "-c", STOPPED, server.url, f"{name}_wide"])
+    try:
+        until(lambda: Path(f"/proc/{reader.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+        db.execute("SET lock_timeout = '60s'")
+        db.execute(f"DROP TABLE {name}_wide".encode())
+    finally:
+        db.execute("SET lock_timeout = 0")
+        reader.kill()
+        reader.wait()

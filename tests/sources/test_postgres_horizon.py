@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.sources import _postgres_horizon
-from penstock.sources.postgres import PostgresSource
+from penstock.sources.postgres import horizon
+from penstock.sources.postgres.source import PostgresSource
 from servers.postgres import Postgres
 from tests.sources.postgres_tables import NUMBERS, Items, fill, ids, moved, new_table, only
 
@@ -113,7 +113,7 @@ def test_who_is_waited_for_too_long_is_named_once(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(_postgres_horizon, "_PATIENCE", 0.0)
+    monkeypatch.setattr(horizon, "_PATIENCE", 0.0)
     name = new_table(db)
     fill(db, name, 1)
     other.execute("BEGIN")

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from penstock.errors import InputError, NullInField, TypeMismatch
-from penstock.tables import Precision, Table
+from penstock.types.tables import Precision, Table, Timestamp
 from servers.postgres import Postgres
 from tests.sources.postgres_tables import drain, fill, ids, new_table, only
 
@@ -157,3 +157,27 @@ def test_a_view_can_be_read(
     assert part.poll(10) is None
     other.execute("COMMIT")
     assert [(row["id"], row["note"]) for row in drain(part)] == [(1, "N1"), (2, "N1"), (4, "N3")]
+
+
+def test_times_without_a_zone_mean_what_the_table_says(server: Postgres, db: psycopg.Connection[Any]) -> None:
+    class Plain(Table):
+        id: int
+        at: datetime
+
+    class Berlin(Table):
+        id: int
+        at: Annotated[datetime, Timestamp(zone="Europe/Berlin")]
+
+    class Naive(Table):
+        id: int
+        at: Annotated[datetime, Timestamp(naive=True)]
+
+    name = new_table(db, "id bigserial PRIMARY KEY, at timestamp NOT NULL")
+    db.execute(f"INSERT INTO {name} (at) VALUES ('2026-07-01 12:00:00')")
+    with pytest.raises(TypeMismatch, match=r"next: say what its times mean: .*Timestamp\(zone="):
+        only(server, name, Plain).poll(1)
+    assert drain(only(server, name, Berlin))[0]["at"] == datetime(2026, 7, 1, 10, tzinfo=UTC)
+    assert drain(only(server, name, Naive))[0]["at"] == datetime(2026, 7, 1, 12)
+    db.execute(f"INSERT INTO {name} (at) VALUES ('2026-10-25 02:30:00')")
+    with pytest.raises(InputError, match="ambiguous"):
+        drain(only(server, name, Berlin))

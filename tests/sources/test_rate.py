@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from penstock.errors import DefinitionError, UsageError
 from penstock.sources import RateSource, Ticks
 from penstock.sources.conformance import NAMES, check
-from penstock.tables import Table
+from penstock.types.tables import Table
 from tests.sources.conftest import read, stored
 
 

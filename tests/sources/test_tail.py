@@ -12,10 +12,10 @@ import pytest
 
 from penstock.errors import BadInput, DefinitionError, UsageError
 from penstock.sources import Lines, TailSource
-from penstock.sources._followed import Followed
 from penstock.sources.conformance import NAMES, check
-from penstock.sources.tail import TailPart
-from penstock.tables import Table, derived
+from penstock.sources.files.followed import Followed
+from penstock.sources.files.tail import TailPart
+from penstock.types.tables import Table, derived
 from tests.sources.conftest import Orders, json_lines, orders, read, stored
 
 

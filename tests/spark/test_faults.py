@@ -83,6 +83,8 @@ def test_a_block_without_errors() -> None:
 
 TRACEBACK = """An exception was thrown from the Python worker.
 Traceback (most recent call last):
+  File "/spark/python/lib/pyspark.zip/pyspark/worker.py", line 1, in main
+    process()
   File "user.py", line 5, in f
     raise {error}
 {error}
@@ -93,12 +95,12 @@ Traceback (most recent call last):
 @pytest.mark.parametrize(
     ("error", "kind", "said"),
     [
-        ("ConnectionError: refused", TransientError, "ConnectionError: refused"),
-        ("ConnectionResetError: refused", TransientError, "ConnectionResetError: refused"),
-        ("TimeoutError", TransientError, "TimeoutError: "),
-        ("penstock.errors.TransientError: later", TransientError, "TransientError: later"),
-        ("ValueError: wrong", TransformFailed, "ValueError: wrong"),
-        ("penstock.errors.TerminalError: never", TransformFailed, "TerminalError: never"),
+        ("ConnectionError: refused", TransientError, "user.py:5: ConnectionError: refused"),
+        ("ConnectionResetError: refused", TransientError, "user.py:5: ConnectionResetError: refused"),
+        ("TimeoutError", TransientError, "user.py:5: TimeoutError: "),
+        ("penstock.errors.TransientError: later", TransientError, "user.py:5: TransientError: later"),
+        ("ValueError: wrong", TransformFailed, "user.py:5: ValueError: wrong"),
+        ("penstock.errors.TerminalError: never", TransformFailed, "user.py:5: TerminalError: never"),
         ("unknown.module.Broken: x", TransformFailed, "Spark: RuntimeError: An exception was thrown"),
     ],
 )

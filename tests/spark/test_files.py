@@ -19,8 +19,8 @@ from penstock.errors import CorruptFile, NullInField, StorageFull, TransformFail
 from penstock.spark import files, jvm_parquet
 from penstock.spark.flow import Batches, Flow, Scan
 from penstock.storage import FileRecord, Storage
-from penstock.tables import Precision, Table
-from tests.test_storage import tiny_disk
+from penstock.types.tables import Precision, Table
+from tests.storage.test_storage import tiny_disk
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.errors import TypeMismatch
 from penstock.spark.fitting import from_rows
-from penstock.tables import Table
+from penstock.types.tables import Table
 
 
 class Inner(Table):

@@ -40,6 +40,9 @@ def test_settings(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.adaptive.enabled") == "false"
     assert spark.sparkContext.getConf().get("spark.driver.host") == "127.0.0.1"
     assert spark.sparkContext.uiWebUrl is None
+    # Whoever is on this machine can reach its ports.
+    assert spark.sparkContext.getConf().get("spark.authenticate") == "true"
+    assert spark.sparkContext.getConf().get("spark.network.crypto.enabled") == "true"
     assert not session.is_connect(spark)
 
 
@@ -102,7 +105,7 @@ def test_a_tag_ends_with_its_block(spark: SparkSession) -> None:
 
 
 def test_connect_without_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "_installed", lambda module: module != "grpc")
+    monkeypatch.setitem(sys.modules, "grpc", None)
     with pytest.raises(MissingPackage, match="grpcio") as caught:
         session.start(SparkConfig(master="sc://localhost:1"))
     assert caught.value.hint == "pip install 'penstock[connect]'"

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import time, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import psycopg
+from psycopg.adapt import Loader
 from psycopg.types.json import set_json_loads
 
-from penstock.dialect.postgres import parse_one
-from penstock.dialect.translate import Target, translate
+from penstock.server.engine.results.shaping import MONTHS, PARTS
+from penstock.sql.parse.interval_input import DAY, Parts
+from penstock.sql.parse.postgres import parse_one
+from penstock.sql.translate import SparkRelation, translate
+from penstock.types.postgres import is_interval
 
+if TYPE_CHECKING:
+    from psycopg.abc import Buffer
+    from pyspark.sql import DataFrame
+
+_LONG = 40_000
 Rows = list[tuple[Any, ...]]
 Run = Callable[[str], Rows]
 
@@ -29,15 +39,31 @@ def read(name: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Json from PostgreSQL: Spark's is a text."""
+    """Json from PostgreSQL as it is written: Spark's is a text."""
 
-    value: Any
+    text: str
+
+
+class _IntervalLoader(Loader):
+    """Intervals with all three parts; Python's own have no months."""
+
+    def load(self, data: Buffer) -> Parts:
+        found = re.fullmatch(
+            r"(?:([+-]?\d+) years?)? ?(?:([+-]?\d+) mons?)? ?(?:([+-]?\d+) days?)? ?"
+            r"(?:([+-])?(\d+):(\d\d):(\d\d)(?:\.(\d+))?)?",
+            bytes(data).decode(),
+        )
+        assert found, bytes(data)
+        years, months, days, hours, minutes, seconds = (int(found[i] or 0) for i in (1, 2, 3, 5, 6, 7))
+        micros = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + int((found[8] or "").ljust(6, "0"))
+        return Parts(years * 12 + months, days, -micros if found[4] == "-" else micros)
 
 
 def connect(url: str) -> psycopg.Connection[Any]:
     connection = psycopg.connect(url, autocommit=True)
     connection.execute("SET timezone = 'UTC'")
-    set_json_loads(lambda data: Document(json.loads(data)), connection)
+    set_json_loads(lambda data: Document(data if isinstance(data, str) else data.decode()), connection)
+    connection.adapters.register_loader("interval", _IntervalLoader)
     return connection
 
 
@@ -50,7 +76,11 @@ def same(ours: Any, theirs: Any) -> bool:
     if isinstance(ours, int | float | Decimal) and isinstance(theirs, int | float | Decimal):
         return _same_number(ours, theirs)
     if isinstance(theirs, Document):
-        return bool(json.loads(ours) == theirs.value)
+        return bool(ours == theirs.text)
+    if isinstance(theirs, Parts):
+        return _parts(ours) == theirs
+    if isinstance(theirs, time):
+        return bool(ours == str(theirs).rstrip("0") if theirs.microsecond else ours == str(theirs))
     if isinstance(theirs, UUID):
         return bool(ours == str(theirs))
     if isinstance(ours, list) and isinstance(theirs, list):
@@ -68,6 +98,29 @@ def _same_number(ours: float | Decimal, theirs: float | Decimal) -> bool:
         return (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=1e-14)
     one, other = Decimal(ours), Decimal(theirs)
     return one == other or abs(one - other) <= abs(other) * Decimal("1e-15")
+
+
+def _parts(value: Any) -> Parts | None:
+    """What `shaping` makes of an interval of Spark's."""
+    if isinstance(value, timedelta):
+        micros = value // timedelta(microseconds=1)
+        days = abs(micros) // DAY * (1 if micros >= 0 else -1)
+        return Parts(0, days, micros - days * DAY)
+    return Parts(*value) if isinstance(value, list) else None
+
+
+def carried(frame: DataFrame) -> DataFrame:
+    """A result with its intervals as the gateway has Arrow carry them."""
+    from pyspark.sql import functions as F
+    from pyspark.sql import types as t
+
+    columns = []
+    for place, field in enumerate(frame.schema.fields):
+        months = isinstance(field.dataType, t.YearMonthIntervalType)
+        form = PARTS if is_interval(field.dataType) else MONTHS if months else "{c}"
+        columns.append(form.format(c=f"`c{place}`"))
+    numbered = frame.toDF(*(f"c{i}" for i in range(len(columns))))
+    return numbered.select(*(F.expr(column).alias(f"c{i}") for i, column in enumerate(columns)))
 
 
 def differences(
@@ -99,9 +152,12 @@ def _run(expressions: list[str], run: Run) -> list[tuple[str, Any]]:
     """All in one job; or, if that fails, half by half until the one that fails is alone."""
     if not expressions:
         return []
+    sql = said(f"SELECT {', '.join(expressions)}", {})
     try:
-        row = run(said(f"SELECT {', '.join(expressions)}", {}))[0]
-        return list(zip(expressions, row, strict=True))
+        # Spark needs more than twice the time for a text that is twice as long.
+        if len(sql) > _LONG and len(expressions) > 1:
+            raise ValueError(f"{len(sql)} letters are too long")
+        return list(zip(expressions, run(sql)[0], strict=True))
     except Exception as error:
         if len(expressions) == 1:
             return [(expressions[0], error)]
@@ -109,12 +165,12 @@ def _run(expressions: list[str], run: Run) -> list[tuple[str, Any]]:
         return _run(expressions[:middle], run) + _run(expressions[middle:], run)
 
 
-def said(sql: str, targets: dict[str, Target]) -> str:
+def said(sql: str, targets: dict[str, SparkRelation]) -> str:
     return translate(parse_one(sql), target=lambda path: targets.get(path[-1]))
 
 
 def difference(
-    sql: str, postgres: psycopg.Connection[Any], run: Run, targets: dict[str, Target]
+    sql: str, postgres: psycopg.Connection[Any], run: Run, targets: dict[str, SparkRelation]
 ) -> str | None:
     """What is wrong with a query, if anything. Rows come in any order unless the query sorts."""
     theirs = postgres.execute(sql).fetchall()
@@ -130,14 +186,15 @@ def difference(
 
 
 def _key(row: tuple[Any, ...]) -> str:
-    return repr(
-        [
-            f"{value:.6f}"
-            if isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-            else value
-            for value in row
-        ]
-    )
+    return repr([_sortable(value) for value in row])
+
+
+def _sortable(value: Any) -> Any:
+    """The same for what both say of one value."""
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+        return f"{value:.6f}"
+    triple = isinstance(value, list) and len(value) == 3 and all(isinstance(each, int) for each in value)
+    return _parts(value) if triple or isinstance(value, timedelta) else value
 
 
 TABLES = {
@@ -184,7 +241,7 @@ TABLES = {
 }  # fmt: skip
 
 
-def create(postgres: psycopg.Connection[Any], run: Callable[[str], object]) -> dict[str, Target]:
+def create(postgres: psycopg.Connection[Any], run: Callable[[str], object]) -> dict[str, SparkRelation]:
     """The tables in both, and how they are named in Spark."""
     targets = {}
     for name, (columns, sql) in TABLES.items():
@@ -200,7 +257,7 @@ def create(postgres: psycopg.Connection[Any], run: Callable[[str], object]) -> d
             f"CREATE OR REPLACE TEMPORARY VIEW {view} AS"
             f" SELECT * FROM VALUES ({'), ('.join(lines)}) AS v({labels})"
         )
-        targets[name] = Target(view, columns)
+        targets[name] = SparkRelation(view, columns)
     return targets
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp
 
-from penstock.dialect.analysis import Analysis, RelationRef, analyse
 from penstock.errors import SqlError
+from penstock.sql.statements.analysis import Analysis, RelationRef, analyse
 
 
 def paths(sql: str) -> list[str]:

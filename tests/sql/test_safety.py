@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.dialect.analysis import analyse
-from penstock.dialect.safety import refused_function
-from penstock.dialect.statements import Query, classify
 from penstock.errors import SqlError
+from penstock.sql.statements.analysis import analyse
+from penstock.sql.statements.classify import QueryStatement, classify
+from penstock.sql.statements.safety import refused_function
 
 PATHS = [
     "SELECT * FROM parquet.`/etc/passwd`",
@@ -187,7 +187,7 @@ def test_the_place_and_the_name_are_told() -> None:
     ],
 )
 def test_allowed(sql: str) -> None:
-    assert isinstance(classify(sql), Query)
+    assert isinstance(classify(sql), QueryStatement)
     analyse(sql)
 
 

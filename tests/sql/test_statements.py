@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.dialect.lexing import (
+from penstock.errors import SqlError
+from penstock.sql.parse.lexing import (
     IDENTIFIER,
     LONGEST,
     NUMBER,
@@ -13,9 +14,10 @@ from penstock.dialect.lexing import (
     STRING,
     SYMBOL,
     WORD,
+    plain,
     tokens,
 )
-from penstock.dialect.statements import (
+from penstock.sql.statements.classify import (
     Begin,
     CloseCursor,
     Command,
@@ -36,9 +38,8 @@ from penstock.dialect.statements import (
     Fetch,
     Listen,
     Notify,
-    Piece,
     PrepareStatement,
-    Query,
+    QueryStatement,
     Release,
     Rename,
     Reset,
@@ -47,12 +48,12 @@ from penstock.dialect.statements import (
     Savepoint,
     SetVariable,
     Show,
+    StatementText,
     Unlisten,
     Unsupported,
     classify,
     split,
 )
-from penstock.errors import SqlError
 
 CSV = CopyOptions(format="csv", delimiter=",", null="")
 
@@ -68,6 +69,14 @@ CSV = CopyOptions(format="csv", delimiter=",", null="")
         ("'back\\'", STRING, "back\\"),
         ("E'a\\'b\\n\\x41\\u00e9'", STRING, "a'b\nAé"),
         ("U&'\\0041\\+01F600'", STRING, "A😀"),
+        ("E'a'\n'b\\'c'", STRING, "ab'c"),
+        ("'a' -- and\n -- so on\n 'b\\'", STRING, "ab\\"),
+        ("U&'\\0041'\r\n'\\0042'", STRING, "AB"),
+        ("b'01'\n'10'", STRING, "b'0110'"),
+        ("E'\\ud83d\\ude00'", STRING, "😀"),
+        ("U&'d!0061ta!!' UESCAPE '!'", STRING, "data!"),
+        ("U&\"pg!005fsleep\" /* */ uEsCaPe\n'!'", IDENTIFIER, "pg_sleep"),
+        ("pg\u00a0sleep", WORD, "pg\u00a0sleep"),
         ("$$a'b$$", STRING, "a'b"),
         ("$x$a$$b$x$", STRING, "a$$b"),
         ("1.5e-3", NUMBER, "1.5e-3"),
@@ -107,7 +116,7 @@ def test_what_never_ends(text: str, position: int, what: str) -> None:
 
 def test_split_keeps_places() -> None:
     text = "select 'é;'; /* ; */ ;select $$;$$ ;\n-- the end;\n"
-    assert split(text) == [Piece("select 'é;'", 0), Piece("select $$;$$ ", 22)]
+    assert split(text) == [StatementText("select 'é;'", 0), StatementText("select $$;$$ ", 22)]
     assert all(text[piece.offset :].startswith(piece.text) for piece in split(text))
 
 
@@ -119,7 +128,7 @@ def test_nothing(text: str) -> None:
 
 
 def test_backslashes_of_spark() -> None:
-    assert split("select 'it\\'s; fine'") == [Piece("select 'it\\'s; fine'", 0)]
+    assert split("select 'it\\'s; fine'") == [StatementText("select 'it\\'s; fine'", 0)]
     assert len(split("select 'a\\'; select 1")) == 2, "PostgreSQL's rules come first"
     assert len(split("select 'a\\'; select 1'", "spark")) == 1
 
@@ -223,14 +232,14 @@ CASES: list[tuple[str, Command]] = [
     ("LISTEN x", Listen("x")),
     ("NOTIFY x, 'y'", Notify("x", "y")),
     ("UNLISTEN *", Unlisten()),
-    ("SELECT 1", Query("SELECT 1")),
-    ("  /* x */ select 1 -- y\n ;", Query("select 1", 10)),
-    ("VALUES (1), (2)", Query("VALUES (1), (2)")),
-    ("WITH a AS (SELECT 1) SELECT * FROM a", Query("WITH a AS (SELECT 1) SELECT * FROM a")),
-    ("((SELECT 1) UNION (SELECT 2))", Query("((SELECT 1) UNION (SELECT 2))")),
-    ("FROM t SELECT a", Query("FROM t SELECT a")),
-    ("TABLE s.t", Query("SELECT * FROM s.t", -8)),
-    ("select substring(a for update) from t", Query("select substring(a for update) from t")),
+    ("SELECT 1", QueryStatement("SELECT 1")),
+    ("  /* x */ select 1 -- y\n ;", QueryStatement("select 1", 10)),
+    ("VALUES (1), (2)", QueryStatement("VALUES (1), (2)")),
+    ("WITH a AS (SELECT 1) SELECT * FROM a", QueryStatement("WITH a AS (SELECT 1) SELECT * FROM a")),
+    ("((SELECT 1) UNION (SELECT 2))", QueryStatement("((SELECT 1) UNION (SELECT 2))")),
+    ("FROM t SELECT a", QueryStatement("FROM t SELECT a")),
+    ("TABLE s.t", QueryStatement("SELECT * FROM s.t", -8)),
+    ("select substring(a for update) from t", QueryStatement("select substring(a for update) from t")),
     ("EXPLAIN SELECT 1", Explain("SELECT 1", 8)),
     ("EXPLAIN ANALYZE VERBOSE SELECT 1", Explain("SELECT 1", 24, analyze=True, verbose=True)),
     ("EXPLAIN (SELECT 1)", Explain("(SELECT 1)", 8)),
@@ -414,7 +423,7 @@ def test_what_cannot_be_read(text: str, sqlstate: str, position: int | None) -> 
 )
 def test_words_of_spark_become_catalog_queries(text: str, parts: list[str]) -> None:
     command = classify(text)
-    assert isinstance(command, Query)
+    assert isinstance(command, QueryStatement)
     assert all(part in command.text for part in parts)
 
 
@@ -425,6 +434,34 @@ def test_long_texts_are_refused_or_at_least_not_kept() -> None:
             read(many)
         assert caught.value.sqlstate == "54000"
     long = "SELECT " + "1," * REMEMBERED + "1"
-    assert isinstance(classify(long), Query)
+    assert isinstance(classify(long), QueryStatement)
     assert classify(long) is not classify(long)
     assert classify("SELECT 1") is classify("SELECT 1")
+
+
+@pytest.mark.parametrize(
+    ("text", "plainest"),
+    [
+        ("SELECT E'a\\'b', 1", "SELECT 'a''b' , 1"),
+        ("SELECT 'a'\n'b' x", "SELECT 'ab'    x"),
+        ("SELECT U&\"d!0061\" UESCAPE '!'", 'SELECT "da"                  '),
+        ("SELECT $$it's$$", "SELECT 'it''s'"),
+        ("SELECT 'a' 'b'", "SELECT 'a' 'b'"),
+        ("SELECT x'1f', b'01'", "SELECT x'1f', b'01'"),
+    ],
+)
+def test_literals_in_their_plainest_form(text: str, plainest: str) -> None:
+    assert plain(text).rstrip() == plainest.rstrip()
+
+
+def test_an_escape_that_is_none_is_refused() -> None:
+    with pytest.raises(SqlError, match="invalid Unicode escape"):
+        plain("SELECT U&'\\zz'")
+    with pytest.raises(SqlError, match="invalid Unicode escape character"):
+        plain("SELECT U&'a' UESCAPE '1'")
+
+
+@pytest.mark.parametrize("between", [" " * 5000, "\n" * 5000, " -- so\n" * 5000, "\n \t" * 5000])
+def test_what_follows_a_string_is_read_once(between: str) -> None:
+    assert [token.value for token in tokens(f"'a'\n{between}x")] == ["a", "x"]
+    assert [token.value for token in tokens(f"'a'\n{between}'b'")] == ["ab"]

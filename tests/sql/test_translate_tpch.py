@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
-from penstock.dialect.postgres import parse_one
-from penstock.dialect.translate import Target, translate
+from penstock.sql.parse.postgres import parse_one
+from penstock.sql.translate import SparkRelation, translate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,13 +33,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def targets(spark: SparkSession, data: Path) -> dict[str, Target]:
+def targets(spark: SparkSession, data: Path) -> dict[str, SparkRelation]:
     out = {}
     for name in TABLES:
         frame = spark.read.parquet(str(data / f"{name}.parquet"))
         frame.createOrReplaceTempView(f"tpch_{name}")
         columns = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
-        out[name] = Target(f"tpch_{name}", columns)
+        out[name] = SparkRelation(f"tpch_{name}", columns)
     return out
 
 
@@ -57,7 +57,7 @@ def test_there_are_all_queries() -> None:
 
 @pytest.mark.parametrize("path", QUERIES, ids=lambda path: path.stem)
 def test_the_answer_is_that_of_duckdb(
-    path: Path, spark: SparkSession, targets: dict[str, Target], duck: duckdb.DuckDBPyConnection
+    path: Path, spark: SparkSession, targets: dict[str, SparkRelation], duck: duckdb.DuckDBPyConnection
 ) -> None:
     sql = path.read_text(encoding="utf-8")
     said = translate(parse_one(sql), target=lambda name: targets.get(name[-1]))

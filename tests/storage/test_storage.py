@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import pickle
@@ -10,11 +11,13 @@ import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from penstock.errors import CorruptFile, StorageFull, UsageError
+from penstock.errors import CorruptFile, StorageFull, StorageUnusable, UsageError
 from penstock.storage import FileRecord, Storage
 
 
@@ -72,6 +75,55 @@ def test_nothing_is_there_before_the_end_nor_after_an_error(storage: Storage) ->
         storage.read("a/b")
     with pytest.raises(FileNotFoundError):
         storage.open("a/b")
+
+
+@pytest.mark.parametrize("size", [10, 5 << 20], ids=["small", "large"])
+def test_what_stood_there_before_outlives_an_error(storage: Storage, size: int) -> None:
+    storage.write("a/file", b"before")
+    writing = storage.create("a/file")
+    sink = writing.__enter__()
+    for _ in range(5):
+        sink.write(b"x" * (size // 5))
+    assert not writing.__exit__(RuntimeError, RuntimeError("the writer fails"), None)
+    assert storage.list() == [("a/file", 6)]
+    assert storage.read("a/file") == b"before"
+
+
+def test_a_large_file_is_replaced_as_a_whole(storage: Storage) -> None:
+    for letter in (b"a", b"b"):
+        with storage.create("a/file") as sink:
+            for _ in range(5):
+                sink.write(letter * (1 << 20))
+    assert storage.list() == [("a/file", 5 << 20)]
+    assert storage.read("a/file") == b"b" * (5 << 20)
+
+
+def test_the_name_of_a_copy_outlives_a_power_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who copies removes the first name after a commit: then the second one must be on disk."""
+    storage = Storage(tmp_path)
+    storage.write("a/file", b"rows")
+    synced: list[Path] = []
+    monkeypatch.setattr("penstock.storage.sync_folder", lambda folder, missing_ok: synced.append(folder))
+    storage.copy("a/file", "b/file")
+    assert synced[-1] == tmp_path / "b"
+
+
+def test_a_copy_stays_when_the_file_is_replaced(storage: Storage) -> None:
+    storage.write("a/file", b"one")
+    storage.copy("a/file", "b/c/file")
+    storage.write("a/file", b"two")
+    assert (storage.read("b/c/file"), storage.read("a/file")) == (b"one", b"two")
+    storage.delete("a")
+    assert storage.read("b/c/file") == b"one"
+    with pytest.raises(FileNotFoundError):
+        storage.copy("a/file", "b/c/other")
+
+
+def test_folders_are_named(storage: Storage) -> None:
+    assert storage.folders("a") == ()
+    for path in ("a/x/1", "a/y/2/3", "a/file", "b/z/1"):
+        storage.write(path, b"1")
+    assert storage.folders("a") == ("x", "y")
 
 
 def test_a_local_file_shows_itself_under_its_name_only_at_the_end(tmp_path: Path) -> None:
@@ -150,6 +202,27 @@ def test_empty_folders_are_removed(tmp_path: Path) -> None:
 def test_probing_leaves_nothing(storage: Storage) -> None:
     storage.probe()
     assert storage.list() == []
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOTDIR, errno.EIO])
+def test_a_place_that_takes_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def refuse(self: Path, *arguments: object, **more: object) -> None:
+        raise OSError(number, os.strerror(number), str(self))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(StorageUnusable, match=os.strerror(number)):
+        Storage(tmp_path / "out").probe()
+
+
+def test_an_object_store_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object, **more: object) -> None:
+        raise OSError("When initiating multiple part upload: AWS Error NO_SUCH_BUCKET")
+
+    monkeypatch.setattr(
+        "penstock.storage.filesystem_of", lambda root: (SimpleNamespace(open_output_stream=refuse), "b")
+    )
+    with pytest.raises(StorageUnusable, match="NO_SUCH_BUCKET"):
+        Storage("s3://nowhere/at-all").probe()
 
 
 def flip(path: Path) -> None:
@@ -239,8 +312,12 @@ def assert_nothing_is_lost(storage: Storage) -> None:
 
 def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(FileExistsError):
+    with pytest.raises(StorageUnusable, match=r"nothing can be written to .*File exists") as caught:
         put(Storage(tmp_path), "file/below")
+    assert isinstance(caught.value, OSError)
+    assert isinstance(pickle.loads(pickle.dumps(caught.value)), StorageUnusable)
+    with pytest.raises(OSError, match="the program's own"), Storage(tmp_path).create("x"):
+        raise OSError(errno.EACCES, "the program's own")
     with pytest.raises(UsageError, match="nope://x is not a place for files"):
         Storage("nope://x").read("a")
 
@@ -262,3 +339,49 @@ def test_spellings_of_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert Storage("s3://bucket/prefix/").location("f") == "s3://bucket/prefix/f"
     copy = pickle.loads(pickle.dumps(here))
     assert copy == here and copy.local == here.local
+
+
+OUTSIDE = ["../secret", "a/../../secret", "/etc/passwd", "a/..", "a\0b"]
+
+
+@pytest.mark.parametrize("path", OUTSIDE)
+@pytest.mark.parametrize("scheme", ["", "mock"])
+def test_no_path_leads_out_of_a_storage(tmp_path: Path, path: str, scheme: str) -> None:
+    (tmp_path / "secret").write_text("mine")
+    (tmp_path / "storage" / "a").mkdir(parents=True)
+    storage = Storage(tmp_path / "storage" if not scheme else f"mock://{tmp_path}/storage")
+    for act in (
+        storage.open,
+        storage.read,
+        storage.delete,
+        storage.seal,
+        storage.list,
+        storage.folders,
+        lambda where: storage.write(where, b"x"),
+        lambda where: storage.copy(where, "b"),
+        lambda where: storage.copy("b", where),
+        lambda where: storage.check(FileRecord(where, 1, 4, "")),
+    ):
+        with pytest.raises(CorruptFile, match="leads out of the storage"):
+            act(path)
+    assert (tmp_path / "secret").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *({"path": path, "rows": 1, "bytes": 1, "sha256": ""} for path in OUTSIDE),
+        {"path": 7, "rows": 1, "bytes": 1, "sha256": ""},
+        {"path": "a", "rows": -1, "bytes": 1, "sha256": ""},
+        {"path": "a", "rows": float("nan"), "bytes": 1, "sha256": ""},
+        {"path": "a", "rows": True, "bytes": 1, "sha256": ""},
+        {"path": "a", "rows": 1, "bytes": "1", "sha256": ""},
+        {"path": "a", "rows": 1, "bytes": 1, "sha256": None},
+        {"path": "a"},
+        ["a", 1, 1, ""],
+        "a",
+    ],
+)
+def test_what_describes_no_file_is_refused(value: Any) -> None:
+    with pytest.raises(CorruptFile):
+        FileRecord.from_json(value)

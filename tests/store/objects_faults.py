@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.core import clocks
 from penstock.errors import StoreUnavailable
-from penstock.store import clock
 from penstock.store.objects import ObjectStore
 from penstock.store.objects.bucket import Bucket, Found, Item, Result
 
@@ -26,6 +26,8 @@ class FaultyBucket(Bucket):
         self.inner = inner
         self.faults: list[Fault] = []
         self.before_read: list[Callable[[], None]] = []
+        self.removed: list[int] = []
+        """Of how many objects each of the next removals gets rid before it stops, without a word."""
         self.requests: list[str] = []
         self.listed: list[str] = []
 
@@ -48,7 +50,7 @@ class FaultyBucket(Bucket):
 
     def delete(self, paths: Iterable[str]) -> None:
         self.requests.append("delete")
-        self.inner.delete(paths)
+        self.inner.delete(list(paths)[: self.removed.pop(0)] if self.removed else paths)
 
     def close(self) -> None:
         self.inner.close()
@@ -121,8 +123,16 @@ class MovedClock:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._ahead = 0.0
-        real = clock.now
-        patch.setattr(clock, "now", lambda: real() + self._ahead)
+        self._stopped: float | None = None
+        self._real = clocks.now
+        patch.setattr(clocks, "now", self._now)
+
+    def _now(self) -> float:
+        return (self._real() if self._stopped is None else self._stopped) + self._ahead
+
+    def stop(self) -> None:
+        """From now on only `pass_time` moves it."""
+        self._stopped = self._real()
 
     def pass_time(self, seconds: float) -> None:
         self._ahead += seconds

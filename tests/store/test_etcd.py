@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from penstock.config.tls import Tls
 from penstock.errors import ConfigError, SessionLost, StoreUnavailable, UsageError
 from penstock.store.base import Store
 from penstock.store.conformance import StoreConformance
 from penstock.store.etcd import EtcdStore
 from penstock.store.etcd import client as etcd_client
-from penstock.store.etcd.channel import LEASE_KEEP_ALIVE, Node
-from penstock.tls import Tls
+from penstock.store.etcd.channel import LEASE_KEEP_ALIVE, EtcdNode
 from servers.etcd import EtcdCluster
 from servers.pki import Authority
 
@@ -71,9 +71,9 @@ def test_the_word_of_a_leader_of_the_past_does_not_count(
     etcd: EtcdCluster, open_in: OpenStore, monkeypatch: pytest.MonkeyPatch, wrong: dict[str, int]
 ) -> None:
     session = open_in(etcd).session(60)
-    real, asked = Node.call, []
+    real, asked = EtcdNode.call, []
 
-    def call(node: Node, method: Any, *rest: Any) -> Any:
+    def call(node: EtcdNode, method: Any, *rest: Any) -> Any:
         answer = real(node, method, *rest)
         if method is LEASE_KEEP_ALIVE:
             asked.append(method)
@@ -82,7 +82,7 @@ def test_the_word_of_a_leader_of_the_past_does_not_count(
                 answer.header.raft_term = wrong.get("raft_term", answer.header.raft_term)
         return answer
 
-    monkeypatch.setattr(Node, "call", call)
+    monkeypatch.setattr(EtcdNode, "call", call)
     session.keepalive()
     assert len(asked) == 2
 

@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from penstock.errors import StorageFull, StoreUnavailable, UsageError
+from penstock.store.backends import MAX_DOCUMENT
 from penstock.store.base import Store, Write
 from penstock.store.etcd import EtcdStore
 from penstock.store.etcd import client as etcd_client
-from penstock.store.keys import MAX_DOCUMENT
 from servers.etcd import EtcdCluster
 from servers.ports import free_ports
 

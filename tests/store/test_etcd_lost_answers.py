@@ -11,7 +11,7 @@ import pytest
 from penstock.errors import StoreUnavailable
 from penstock.store.base import Write
 from penstock.store.etcd import EtcdStore
-from penstock.store.etcd.channel import LEASE_REVOKE, TXN, Node
+from penstock.store.etcd.channel import LEASE_REVOKE, TXN, EtcdNode
 from penstock.store.etcd.wire_pb2 import LeaseRevokeRequest
 from servers.etcd import EtcdCluster
 
@@ -39,7 +39,7 @@ class Network:
     def lose_request(self, then: Callable[[], object] = lambda: None) -> None:
         self._then, self._arrives = then, False
 
-    def call(self, node: Node, method: Any, *rest: Any) -> Any:
+    def call(self, node: EtcdNode, method: Any, *rest: Any) -> Any:
         if self._then is None or method is not TXN or node not in self._nodes:
             return self._call(node, method, *rest)
         then, self._then = self._then, None
@@ -62,12 +62,12 @@ def other(etcd: EtcdCluster, open_in: OpenStore) -> EtcdStore:
 
 @pytest.fixture
 def network(store: EtcdStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Network]:
-    between = Network(store, Node.call)
+    between = Network(store, EtcdNode.call)
 
-    def call(node: Node, *rest: Any) -> Any:
+    def call(node: EtcdNode, *rest: Any) -> Any:
         return between.call(node, *rest)
 
-    monkeypatch.setattr(Node, "call", call)
+    monkeypatch.setattr(EtcdNode, "call", call)
     yield between
     assert between._then is None, "nothing was lost"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -261,33 +262,110 @@ def test_an_owner_ends_its_session_after_a_heartbeat_that_it_does_not_know_of(
 # what is left behind
 
 
-def test_the_end_of_a_session_can_be_read_for_an_hour(
-    folder: Path, owner: ObjectStore, session: Session
+def test_nothing_is_left_of_a_session_that_was_closed(
+    root: Path, folder: Path, owner: ObjectStore, session: Session
 ) -> None:
+    for _ in range(5):
+        session.keepalive()
     session.close()
-    grow_old(folder, HOUR - 60)
-    owner.session(TTL)
-    assert folder.exists()
-    grow_old(folder, 120)
-    owner.session(TTL)
     assert not folder.exists()
     assert not owner.alive([session.id])
 
 
-def test_a_session_that_nobody_asked_about_is_ended(
+def test_nothing_is_left_of_a_session_that_was_buried(
+    folder: Path, session: Session, observer: ObjectStore, time_machine: MovedClock
+) -> None:
+    observer.alive([session.id])
+    time_machine.pass_time(TTL)
+    assert not observer.alive([session.id])
+    assert not folder.exists()
+    with pytest.raises(SessionLost):
+        session.keepalive()
+    assert not folder.exists()
+
+
+def test_a_session_whose_removal_ends_half_way_stays_over(
     root: Path, folder: Path, owner: ObjectStore, session: Session
 ) -> None:
-    grow_old(folder, HOUR + TTL + 60)
-    owner.session(TTL)
+    for _ in range(5):
+        session.keepalive()
+    bucket = make_faulty(owner)
+    bucket.removed += [1] * 3 + [0] * 10
+    session.close()
+    assert numbers(folder)[-1] == 7 and len(numbers(folder)) > 2
     assert not is_alive(root, session)
 
 
-def test_a_session_with_a_long_ttl_is_not_swept(root: Path, owner: ObjectStore) -> None:
-    patient = owner.session(3 * HOUR)
-    grow_old(root / "s" / patient.id, 2 * HOUR)
-    owner.session(TTL)
+def test_a_session_that_nobody_asked_about_is_ended_by_who_lives_long(
+    root: Path, folder: Path, observer: ObjectStore, session: Session, time_machine: MovedClock
+) -> None:
+    patient = observer.session(HOUR)
+    for _ in range(64):
+        time_machine.pass_time(5)
+        patient.keepalive()
+    assert not folder.exists()
+    assert is_alive(root, patient)
+
+
+@pytest.mark.parametrize("step", [-48 * HOUR, -2 * HOUR, 2 * HOUR, 48 * HOUR])
+def test_sessions_do_not_depend_on_the_times_of_objects(
+    root: Path, folder: Path, owner: ObjectStore, observer: ObjectStore, session: Session, step: float
+) -> None:
+    """The clock of the machine or of the bucket was set, and then somebody opens a session."""
+    session.keepalive()
+    grow_old(folder, step)
+    for store in (observer, owner, ObjectStore(f"file://{root}")):
+        store.session(TTL)
+        assert store.alive([session.id])
+    session.keepalive()
+    assert is_alive(root, session)
+
+
+def test_a_session_with_a_long_ttl_is_not_swept(
+    root: Path, owner: ObjectStore, observer: ObjectStore, time_machine: MovedClock
+) -> None:
+    patient, busy = owner.session(3 * HOUR), observer.session(HOUR)
+    for _ in range(64):
+        time_machine.pass_time(100)
+        busy.keepalive()
     patient.keepalive()
     assert is_alive(root, patient)
+
+
+def test_a_heartbeat_that_arrives_after_everything_was_removed_is_nobodys(
+    root: Path, folder: Path, session: Session, observer: ObjectStore
+) -> None:
+    for _ in range(3):
+        session.keepalive()
+    assert observer.alive([session.id])
+    body = (folder / "v0000000000000003.json").read_bytes()
+    session.close()
+    folder.mkdir(parents=True)
+    (folder / "v0000000000000003.json").write_bytes(body)
+    assert not observer.alive([session.id])
+    assert not is_alive(root, session)
+
+
+def test_opening_tries_again_under_another_name(
+    root: Path, owner: ObjectStore, observer: ObjectStore
+) -> None:
+    bucket = make_faulty(owner)
+    bucket.faults += [lost, failed]
+    session = owner.session(TTL)
+    assert observer.alive([session.id])
+    assert len(list((root / "s").iterdir())) == 2
+    bucket.faults += [failed] * 3
+    with pytest.raises(StoreUnavailable):
+        owner.session(TTL)
+
+
+def test_heartbeats_of_earlier_releases_count(root: Path, observer: ObjectStore) -> None:
+    folder = root / "s" / "0123456789abcdef"
+    folder.mkdir(parents=True)
+    for number in (6, 7):
+        body = {"id": str(number), "after": None, "text": json.dumps({"ttl": TTL})}
+        (folder / f"v{number:016}.json").write_text(json.dumps(body))
+    assert observer.alive(["0123456789abcdef"])
 
 
 def test_an_owner_that_slept_until_its_end_was_swept_stays_lost(
@@ -297,8 +375,6 @@ def test_an_owner_that_slept_until_its_end_was_swept_stays_lost(
         observer.alive([session.id])
         time_machine.pass_time(TTL)
         assert not observer.alive([session.id])
-        grow_old(folder, 2 * HOUR)
-        observer.session(TTL)
         assert not folder.exists()
 
     bucket = make_faulty(owner)

@@ -12,8 +12,9 @@ from pathlib import Path
 import apsw
 import pytest
 
+from penstock.core import clocks
 from penstock.errors import CorruptFile, StorageFull, StoreUnavailable, UsageError
-from penstock.store import clock, filelock, sqlite
+from penstock.store import filelock, sqlite
 from penstock.store.base import Store, Write
 from penstock.store.conformance import StoreConformance
 from penstock.store.sqlite import SqliteStore
@@ -126,7 +127,7 @@ def test_it_works_in_a_forked_child_while_the_parent_goes_on(store: SqliteStore)
 def test_a_session_of_another_boot_is_dead(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     session = store.session(1000)
     assert store.alive([session.id])
-    monkeypatch.setattr(clock, "boot", lambda: "another boot")
+    monkeypatch.setattr(clocks, "boot", lambda: "another boot")
     assert not store.alive([session.id])
 
 
@@ -134,15 +135,15 @@ def test_a_clock_that_began_anew_kills_old_sessions(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = store.session(10)
-    monkeypatch.setattr(clock, "now", lambda: 0.5)
+    monkeypatch.setattr(clocks, "now", lambda: 0.5)
     assert not store.alive([session.id])
 
 
 def test_death_is_final_once_somebody_saw_it(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    session, now = store.session(10), clock.now()
-    monkeypatch.setattr(clock, "now", lambda: now + 11)
+    session, now = store.session(10), clocks.now()
+    monkeypatch.setattr(clocks, "now", lambda: now + 11)
     assert not store.alive([session.id])
-    monkeypatch.setattr(clock, "now", lambda: now)
+    monkeypatch.setattr(clocks, "now", lambda: now)
     assert not store.alive([session.id])
 
 

@@ -15,24 +15,24 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.children import Crew
-from penstock.cluster.keys import Keys
-from penstock.cluster.model import Control
-from penstock.cluster.records import Records
-from penstock.cluster.room import Room
 from penstock.config import ClusterConfig, Config, SparkConfig, StreamConfig
+from penstock.control.cluster.documents.control_document import Room
+from penstock.control.cluster.documents.epoch_records import Records
+from penstock.control.cluster.documents.keys import Keys
+from penstock.control.cluster.rules.model import Control
 from penstock.project import load_stream
-from penstock.sources.parts import PartName
+from penstock.sinks import StreamTable
 from penstock.sources.state import decode
 from penstock.storage import Storage
 from penstock.store import Store, open_store
-from penstock.stream_instances import StreamChild
-from penstock.stream_job import StreamJob
 from penstock.streams import registry
-from penstock.streams.claims import Claims
-from penstock.streams.log import EpochLog
+from penstock.streams.ingest.part_lists import PartLists
+from penstock.streams.log.epoch_log import EpochLog
 from penstock.streams.model import END, SCOPE, PartState, Standing
-from penstock.streams.sinks import StreamTable
+from penstock.streams.outputs.claims import OutputClaims
+from penstock.workers.children import Crew
+from penstock.workers.stream_instances import StreamChild
+from penstock.workers.stream_job import StreamJob
 
 JOBS = Path(__file__).with_name("jobs")
 CLUSTER = ClusterConfig(lease_ttl=2.0, renew_every=0.5, member_ttl=3.0, barrier_timeout=60.0)
@@ -77,7 +77,7 @@ class Fleet:
     @property
     def ended(self) -> bool:
         """Whether all rows are in, and every output has taken everything in."""
-        claims = Claims(self.store, self.layout).all()
+        claims = OutputClaims(self.store, self.layout).all()
         outputs = self.project.stream.outputs
         done = all(name in claims and claims[name].finished for name in outputs)
         return self.control.scope(SCOPE).watermark == END and done
@@ -124,9 +124,10 @@ class Fleet:
         committed = self.committed
         decision = Records(self.store, Keys(self.layout.cluster)).decision(SCOPE, committed)
         standings = [Standing.decode(text) for text in decision.frontiers.values()] if decision else []
-        found = [file.read(self.storage)["parts"] for each in standings for file in each.parts]
+        lists = PartLists.read(self.storage, standings, {})
         return {
-            PartName.parse(name).part: PartState(*known) for parts in found for name, known in parts.items()
+            name.part: known
+            for name, known in (*lists.states.items(), *lists.finished_parts.parts(self.storage))
         }
 
     def numbers(self) -> dict[str, int]:
@@ -135,7 +136,9 @@ class Fleet:
 
     def readers(self, after: int) -> set[str]:
         """Who brought rows after an epoch."""
-        return {brought.member for epoch in self.log.entries(after) for brought in epoch.brought}
+        return {
+            brought.member for epoch in self.log.entries(after) for brought in epoch.brought if brought.rows
+        }
 
     def close(self) -> None:
         for child in self.alive:

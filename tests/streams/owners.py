@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import count
 
-from penstock.cluster.assignment import part_owner
-from penstock.cluster.model import Seat
+from penstock.control.cluster.rules.assignment import part_owner
+from penstock.control.cluster.rules.model import Seat
 
 
 def owner(part: str, *members: str, source: str = "s") -> str:

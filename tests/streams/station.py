@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.cluster.keys import Keys
-from penstock.cluster.room import Room
 from penstock.config import Config, StreamConfig
+from penstock.control.cluster.documents.control_document import Room
+from penstock.control.cluster.documents.keys import Keys
+from penstock.sinks import StreamTable
 from penstock.storage import Storage
 from penstock.store import open_store
 from penstock.streams import registry
-from penstock.streams.events import StreamEvent
+from penstock.streams.api.stream import Stream
 from penstock.streams.instance import StreamInstance
-from penstock.streams.log import EpochLog
+from penstock.streams.log.epoch_log import EpochLog
 from penstock.streams.place import Place
-from penstock.streams.sinks import StreamTable
-from penstock.streams.stream import Stream
+from penstock.streams.views.events import StreamEvent
 from tests.streams.fleet import CLUSTER, STREAM
 
 if TYPE_CHECKING:
@@ -59,6 +59,12 @@ class Station:
         thread = threading.Thread(target=lambda: self.endings.update({name: instance.run()}), daemon=True)
         self._running.append((instance, thread))
         thread.start()
+
+    def leave(self) -> None:
+        """The instance that came last leaves."""
+        instance, thread = self._running[-1]
+        instance.stop()
+        thread.join()
 
     def seats(self) -> int:
         return len(Room(self.store, Keys(self.layout.cluster)).read().assignment.seats)

@@ -8,26 +8,37 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.cluster import barrier as rules
-from penstock.cluster.assignment import successor
-from penstock.cluster.barrier import Alignment
-from penstock.cluster.model import Ack, Barrier, Decision, Kind, Outcome, Scope, Seat, Snapshot
-from penstock.cluster.participant import Work
-from penstock.sources.base import Part, StatefulSource
-from penstock.sources.parts import PartName
+from penstock.control.cluster.participant import EpochWork
+from penstock.control.cluster.rules import barrier as rules
+from penstock.control.cluster.rules.assignment import successor
+from penstock.control.cluster.rules.barrier import Alignment
+from penstock.control.cluster.rules.model import (
+    Barrier,
+    BarrierAck,
+    BarrierKind,
+    Decision,
+    Outcome,
+    Scope,
+    Seat,
+    Snapshot,
+)
+from penstock.sources.base import Part, PartName, StatefulSource
 from penstock.sources.state import State, decode, encode
 from penstock.storage import FileRecord, Storage
-from penstock.streams.allowance import Allowance
-from penstock.streams.ingest import Ingestion, Limits, Polled
+from penstock.streams.api.stream import SourceSpec, Timestamps
+from penstock.streams.ingest.epoch_job import Ingestion
+from penstock.streams.ingest.epoch_tasks import PollLimits
+from penstock.streams.ingest.journal_shuffle import NOTHING, ShuffleWork
+from penstock.streams.ingest.pacing import Allowance
+from penstock.streams.ingest.part_listing import Run
+from penstock.streams.ingest.task_results import Polled
+from penstock.streams.ingest.worker import StreamWorker
 from penstock.streams.layout import Layout
 from penstock.streams.model import Brought, PartState, RowFile
-from penstock.streams.shuffling import NOTHING, ShuffleWork
-from penstock.streams.stream import SourceSpec, Timestamps
-from penstock.streams.worker import StreamWorker
-from penstock.tables import Table
+from penstock.types.tables import Table
 
 LAYOUT = Layout("ticks", "0001")
-LIMITS = Limits(1000, 1 << 20, 1.0)
+LIMITS = PollLimits(1000, 1 << 20, 1.0)
 ROOMY = 1 << 30
 ROW_BYTES = 10
 
@@ -60,6 +71,9 @@ class MemoryStorage(Storage):
 
     def remove_empty(self, prefix: str) -> None:
         """There are no folders."""
+
+    def copy(self, path: str, to: str) -> None:
+        self.files[to] = self.read(path)
 
     def written(self) -> Counter[str]:
         """How many files there are of each kind."""
@@ -104,7 +118,7 @@ class Poll:
     """One call of `MemoryIngestion.poll`."""
 
     parts: Mapping[PartName, PartState]
-    limits: Limits
+    limits: PollLimits
     thresholds: Mapping[str, int]
     asked: Mapping[PartName, int]
 
@@ -127,14 +141,16 @@ class MemoryIngestion(Ingestion):
         self,
         prefix: str,
         parts: Mapping[PartName, PartState],
-        limits: Limits,
+        limits: PollLimits,
         thresholds: Mapping[str, int],
         asked: Mapping[PartName, int],
         shuffle: ShuffleWork = NOTHING,
+        within: float | None = None,
     ) -> Polled:
         self.polls.append(Poll(parts, limits, thresholds, dict(asked)))
         self.during()
         states: dict[PartName, PartState] = {}
+        newest: dict[PartName, int] = {}
         rows: dict[tuple[str, bool], list[tuple[str, int, int]]] = {}
         order = sorted(parts, key=lambda name: (asked.get(name, -1), name))
         left, waiting = limits.rows, deque((name, parts[name]) for name in order)
@@ -146,10 +162,13 @@ class MemoryIngestion(Ingestion):
             for number, time in enumerate(times, begin):
                 late = time < thresholds.get(name.source, time)
                 rows.setdefault((name.source, late), []).append((name.part, number, time))
+            if times:
+                newest[name] = max(times)
             states[name] = PartState(encode(str(name), begin + len(times)), finished)
-        return Polled(states, tuple(self._file(prefix, *key, found) for key, found in rows.items()))
+        files = tuple(self._file(prefix, *key, found) for key, found in rows.items())
+        return Polled(states, files, newest)
 
-    def collect(self, parts: Mapping[PartName, PartState]) -> Polled:
+    def collect(self, parts: Mapping[PartName, PartState], within: float | None = None) -> Polled:
         self.collected.append(frozenset(parts))
         self.during()
         return Polled(
@@ -200,6 +219,10 @@ class Crew:
         self.list_every = list_every
         self.clock = Clock()
         self.room = ROOMY
+        self.told: list[str] = []
+        """What workers have said of sources."""
+        self.run: Run = lambda work: work()
+        """How workers let a source be listed."""
         self.workers: dict[str, StreamWorker] = {}
         self.ingestions: dict[str, MemoryIngestion] = {}
         self.snapshot = Snapshot()
@@ -227,6 +250,8 @@ class Crew:
             self.list_every,
             self._since,
             self.clock,
+            self.told.append,
+            self.run,
         )
         self.workers[member], self.ingestions[member] = worker, ingestion
         self._versions[member] = 0
@@ -269,17 +294,20 @@ class Crew:
     def drain(self, *members: str) -> Decision:
         target = tuple(Seat(member, "later") for member in sorted(members))
         alive = tuple(seat for seat in self.snapshot.seats if seat.member in self.workers)
-        return self.end(self.announce(Kind.DRAIN, alive, target))
+        return self.end(self.announce(BarrierKind.DRAIN, alive, target))
 
     def announce(
-        self, kind: Kind = Kind.EPOCH, required: tuple[Seat, ...] | None = None, target: tuple[Seat, ...] = ()
+        self,
+        kind: BarrierKind = BarrierKind.EPOCH,
+        required: tuple[Seat, ...] | None = None,
+        target: tuple[Seat, ...] = (),
     ) -> Barrier:
         """Open a barrier, and tell workers what they own under it."""
         seats = self.snapshot.seats if required is None else required
         barrier = Barrier(self.scope.next, kind, self.snapshot.version, 1, seats, target=target)
         self.scope = Scope(self.scope.next + 1, barrier, self.scope.committed, self.scope.watermark)
         for member, worker in self.workers.items():
-            if self._versions[member] != self.snapshot.version and kind is Kind.EPOCH:
+            if self._versions[member] != self.snapshot.version and kind is BarrierKind.EPOCH:
                 worker.assigned(self.snapshot, self.decision)
                 self._versions[member] = self.snapshot.version
         return barrier
@@ -298,15 +326,15 @@ class Crew:
         self._publish(barrier, decision)
         return decision
 
-    def ask(self, member: str, barrier: Barrier) -> Work:
+    def ask(self, member: str, barrier: Barrier) -> EpochWork:
         """A worker's answer; an error is a refusal."""
         try:
             return self.workers[member].prepare(barrier)
         except Exception as error:
-            return Work(refusal=f"{type(error).__name__}: {error}")
+            return EpochWork(refusal=f"{type(error).__name__}: {error}")
 
-    def _ack(self, seat: Seat, barrier: Barrier, work: Work) -> Ack:
-        return Ack(
+    def _ack(self, seat: Seat, barrier: Barrier, work: EpochWork) -> BarrierAck:
+        return BarrierAck(
             seat.member,
             seat.session,
             barrier.epoch,

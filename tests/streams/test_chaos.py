@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.stream_instances import StreamChild
+from penstock.workers.stream_instances import StreamChild
 from servers.etcd import EtcdCluster
 from tests.streams.fleet import Fleet, misfits, with_settings
 from tests.streams.jobs import numbers

@@ -10,8 +10,8 @@ import pytest
 from penstock.errors import StaleToken, UsageError
 from penstock.store.base import Session
 from penstock.store.memory import MemoryStore
-from penstock.streams.claims import Claims, OutputClaim
 from penstock.streams.layout import Layout
+from penstock.streams.outputs.claims import OutputClaim, OutputClaims
 
 LAYOUT = Layout("clicks", "0001")
 
@@ -36,8 +36,8 @@ def store() -> Before:
 
 
 @pytest.fixture
-def claims(store: Before) -> Claims:
-    return Claims(store, LAYOUT)
+def claims(store: Before) -> OutputClaims:
+    return OutputClaims(store, LAYOUT)
 
 
 @pytest.fixture
@@ -50,31 +50,33 @@ def ben(store: Before) -> Session:
     return store.session(30.0)
 
 
-def taken(claims: Claims, member: str, session: Session, output: str = "counts") -> OutputClaim:
+def taken(claims: OutputClaims, member: str, session: Session, output: str = "counts") -> OutputClaim:
     claim = claims.take(output, member, session.id)
     assert claim is not None
     return claim
 
 
-def test_an_output_that_nobody_runs_can_be_taken(claims: Claims, ann: Session) -> None:
+def test_an_output_that_nobody_runs_can_be_taken(claims: OutputClaims, ann: Session) -> None:
     assert claims.read("counts") == OutputClaim()
     assert taken(claims, "ann", ann) == OutputClaim("ann", ann.id, 1) == claims.read("counts")
 
 
-def test_an_output_of_somebody_alive_cannot_be_taken(claims: Claims, ann: Session, ben: Session) -> None:
+def test_an_output_of_somebody_alive_cannot_be_taken(
+    claims: OutputClaims, ann: Session, ben: Session
+) -> None:
     first = taken(claims, "ann", ann)
     assert claims.take("counts", "ben", ben.id) is None
     assert claims.read("counts") == first
 
 
-def test_taking_again_changes_nothing(claims: Claims, ann: Session) -> None:
+def test_taking_again_changes_nothing(claims: OutputClaims, ann: Session) -> None:
     first = taken(claims, "ann", ann)
     claims.update("counts", first.token, batch=3, epoch=9)
     assert taken(claims, "ann", ann) == OutputClaim("ann", ann.id, 1, batch=3, epoch=9)
 
 
 def test_the_output_of_the_dead_is_taken_over_where_it_stood(
-    claims: Claims, ann: Session, ben: Session
+    claims: OutputClaims, ann: Session, ben: Session
 ) -> None:
     first = taken(claims, "ann", ann)
     claims.update("counts", first.token, batch=3, epoch=9, problem="the disk is full")
@@ -83,7 +85,7 @@ def test_the_output_of_the_dead_is_taken_over_where_it_stood(
 
 
 def test_a_member_that_comes_back_under_another_session_has_another_token(
-    claims: Claims, store: Before, ann: Session
+    claims: OutputClaims, store: Before, ann: Session
 ) -> None:
     taken(claims, "ann", ann)
     again = store.session(30.0)
@@ -92,13 +94,13 @@ def test_a_member_that_comes_back_under_another_session_has_another_token(
     assert taken(claims, "ann", again).token == 2
 
 
-def test_one_of_two_takers_wins(claims: Claims, store: Before, ann: Session, ben: Session) -> None:
+def test_one_of_two_takers_wins(claims: OutputClaims, store: Before, ann: Session, ben: Session) -> None:
     store.before = lambda: taken(claims, "ben", ben)
     assert claims.take("counts", "ann", ann.id) is None
     assert claims.read("counts") == OutputClaim("ben", ben.id, 1)
 
 
-def test_one_of_many_takers_wins(claims: Claims, store: Before) -> None:
+def test_one_of_many_takers_wins(claims: OutputClaims, store: Before) -> None:
     sessions = [store.session(30.0) for _ in range(8)]
     together, found = threading.Barrier(len(sessions)), list[OutputClaim | None]()
 
@@ -115,7 +117,9 @@ def test_one_of_many_takers_wins(claims: Claims, store: Before) -> None:
     assert [claim for claim in found if claim is not None] == [claims.read("counts")]
 
 
-def test_an_owner_that_was_replaced_can_change_nothing(claims: Claims, ann: Session, ben: Session) -> None:
+def test_an_owner_that_was_replaced_can_change_nothing(
+    claims: OutputClaims, ann: Session, ben: Session
+) -> None:
     first = taken(claims, "ann", ann)
     ann.close()
     second = taken(claims, "ben", ben)
@@ -127,7 +131,7 @@ def test_an_owner_that_was_replaced_can_change_nothing(claims: Claims, ann: Sess
 
 
 def test_an_owner_that_is_replaced_in_the_middle_of_a_write_changes_nothing(
-    claims: Claims, store: Before, ann: Session, ben: Session
+    claims: OutputClaims, store: Before, ann: Session, ben: Session
 ) -> None:
     first = taken(claims, "ann", ann)
 
@@ -142,7 +146,7 @@ def test_an_owner_that_is_replaced_in_the_middle_of_a_write_changes_nothing(
 
 
 def test_changes_of_one_owner_from_two_threads_are_both_kept(
-    claims: Claims, store: Before, ann: Session
+    claims: OutputClaims, store: Before, ann: Session
 ) -> None:
     token = taken(claims, "ann", ann).token
     store.before = lambda: claims.update("counts", token, problem="slow")
@@ -150,7 +154,9 @@ def test_changes_of_one_owner_from_two_threads_are_both_kept(
     assert claims.read("counts") == OutputClaim("ann", ann.id, 1, 4, 12, problem="slow")
 
 
-def test_a_change_that_was_made_before_writes_nothing(claims: Claims, store: Before, ann: Session) -> None:
+def test_a_change_that_was_made_before_writes_nothing(
+    claims: OutputClaims, store: Before, ann: Session
+) -> None:
     token = taken(claims, "ann", ann).token
     claims.update("counts", token, batch=4)
     before = store.revision()
@@ -158,22 +164,44 @@ def test_a_change_that_was_made_before_writes_nothing(claims: Claims, store: Bef
     assert store.revision() == before
 
 
-def test_an_output_that_was_let_go_can_be_taken_at_once(claims: Claims, ann: Session, ben: Session) -> None:
+def test_what_is_safe_never_goes_back(claims: OutputClaims, store: Before, ann: Session) -> None:
+    token = taken(claims, "ann", ann).token
+    assert claims.update("counts", token, safe=-1).safe == -1
+    # Two more batches pass while another thread says what it knew before them.
+    store.before = lambda: claims.update("counts", token, batch=5, safe=4)
+    assert claims.update("counts", token, safe=3).safe == 4
+    assert claims.update("counts", token, safe=5, problem="slow").safe == 5
+    assert claims.update("counts", token, safe=None, problem="").safe == 5
+    assert claims.read("counts") == OutputClaim("ann", ann.id, 1, 5, safe=5)
+
+
+@pytest.mark.parametrize(
+    ("batch", "safe", "synced"),
+    [(-1, None, None), (5, None, None), (5, 3, 4), (5, 4, 4), (5, 5, 5), (5, 6, 5)],
+)
+def test_what_the_next_owner_may_rely_on(batch: int, safe: int | None, synced: int | None) -> None:
+    # 3 and 6 are what an earlier version may have written.
+    assert OutputClaim(batch=batch, safe=safe).synced == synced
+
+
+def test_an_output_that_was_let_go_can_be_taken_at_once(
+    claims: OutputClaims, ann: Session, ben: Session
+) -> None:
     token = taken(claims, "ann", ann).token
     claims.update("counts", token, batch=4)
     claims.release("counts", token)
     assert taken(claims, "ben", ben) == OutputClaim("ben", ben.id, 2, 4)
 
 
-def test_all_claims_are_told_by_output(claims: Claims, store: Before, ann: Session) -> None:
+def test_all_claims_are_told_by_output(claims: OutputClaims, store: Before, ann: Session) -> None:
     taken(claims, "ann", ann, "counts")
     taken(claims, "ann", ann, "totals")
     store.cas(f"{LAYOUT.output_key('counts')}/sink", 0, b"of the sink")
-    Claims(store, Layout("clicks", "0002")).take("others", "ann", ann.id)
+    OutputClaims(store, Layout("clicks", "0002")).take("others", "ann", ann.id)
     assert {name: claim.token for name, claim in claims.all().items()} == {"counts": 1, "totals": 1}
 
 
-def test_a_claim_of_another_format_is_refused(claims: Claims, store: Before) -> None:
+def test_a_claim_of_another_format_is_refused(claims: OutputClaims, store: Before) -> None:
     store.cas(LAYOUT.output_key("counts"), 0, b'{"format": 99}')
     with pytest.raises(UsageError, match="format 99"):
         claims.read("counts")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.cluster.model import Decision, Kind, Outcome, Snapshot
-from penstock.streams.chronicle import Chronicle
-from penstock.streams.events import StreamEvent
+from penstock.control.cluster.rules.model import BarrierKind, Decision, Outcome, Snapshot
+from penstock.streams.views.epoch_events import EpochEvents
+from penstock.streams.views.events import StreamEvent
 from tests.streams.owners import moving
 from tests.streams.support import Crew, Scripted
 
@@ -12,7 +12,7 @@ OLD, NEW = ("ann", "ben"), ("ann",)
 
 
 class Told:
-    """A chronicle of ann, and a crew with one part that she gets when ben is gone."""
+    """A listener to the epochs of ann, and a crew with one part that she gets when ben is gone."""
 
     def __init__(self) -> None:
         source = Scripted(**{moving("ben", "ann", old=OLD, new=NEW): [1]})
@@ -24,7 +24,7 @@ class Told:
 
     def begin(self) -> None:
         """Ann begins to lead."""
-        self.chronicle = Chronicle(
+        self.epoch_events = EpochEvents(
             self.crew.workers["ann"],
             lambda: self.snapshot or self.crew.snapshot,
             self.events.append,
@@ -33,7 +33,7 @@ class Told:
 
     def epoch(self, seconds: float = 1.0) -> None:
         self.crew.clock.now += seconds
-        self.chronicle.decided(self.crew.epoch())
+        self.epoch_events.decided(self.crew.epoch())
 
     def unheard(self, seconds: float = 1.0) -> None:
         """An epoch under another leader."""
@@ -43,7 +43,7 @@ class Told:
     def lose_ben(self) -> None:
         self.crew.die("ben")
         self.crew.clock.now += 6.0
-        self.chronicle.decided(self.crew.move("ann"))
+        self.epoch_events.decided(self.crew.move("ann"))
 
     @property
     def moves(self) -> list[tuple[int, float, float]]:
@@ -97,7 +97,7 @@ def test_owners_of_another_version_are_not_taken_for_those_of_the_epoch() -> Non
 def test_a_reason_is_told_once_until_an_epoch_is_committed() -> None:
     told = Told()
     for epoch, reason in enumerate(("full", "full", "cut", "full")):
-        told.chronicle.decided(Decision(epoch, Outcome.ABORT, Kind.EPOCH, 1, 1, 0, reason=reason))
+        told.epoch_events.decided(Decision(epoch, Outcome.ABORT, BarrierKind.EPOCH, 1, 1, 0, reason=reason))
     told.epoch()
-    told.chronicle.decided(Decision(9, Outcome.ABORT, Kind.EPOCH, 1, 1, 0, reason="full"))
+    told.epoch_events.decided(Decision(9, Outcome.ABORT, BarrierKind.EPOCH, 1, 1, 0, reason="full"))
     assert [event.kind for event in told.events] == ["problem", "problem", "problem", "epoch", "problem"]

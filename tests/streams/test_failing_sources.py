@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from penstock.cluster.assignment import part_owner
-from penstock.cluster.model import Seat
+from penstock.control.cluster.rules.assignment import part_owner
+from penstock.control.cluster.rules.model import Seat
+from penstock.sinks import FunctionSink, ParquetSink
+from penstock.sinks.base import Target, Writer
 from penstock.sources import RateSource
-from penstock.streams.events import StreamEvent
-from penstock.streams.sinks import FunctionSink, ParquetSink
-from penstock.streams.sinks.base import Target, Writer
-from penstock.streams.stream import Stream
+from penstock.streams.api.stream import Stream
+from penstock.streams.views.events import StreamEvent
 from tests.streams.fleet import misfits, uneven_misfits, with_settings
 from tests.streams.jobs import moody
 from tests.streams.station import Station

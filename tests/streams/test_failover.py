@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.stream_instances import StreamChild
-from penstock.streams.claims import Claims, OutputClaim
+from penstock.streams.outputs.claims import OutputClaim, OutputClaims
+from penstock.workers.stream_instances import StreamChild
 from tests.streams.fleet import Fleet, misfits
 from tests.streams.jobs.gated import PARTS, Gates
 
@@ -125,7 +125,7 @@ def stopped(child: StreamChild) -> bool:
 
 
 def claim(fleet: Fleet) -> OutputClaim:
-    return Claims(fleet.store, fleet.layout).read("all")
+    return OutputClaims(fleet.store, fleet.layout).read("all")
 
 
 def check_end(fleet: Fleet, gates: Gates) -> None:

@@ -5,36 +5,35 @@ from typing import Any
 
 import pytest
 
-from penstock.cluster.model import Decision, Kind, Outcome, Seat, Snapshot
-from penstock.sources.parts import PartName
-from penstock.streams.figures import moved, pause, speed
+from penstock.control.cluster.rules.model import BarrierKind, Decision, Outcome, Seat, Snapshot
+from penstock.sources.base import PartName
 from penstock.streams.model import Brought, PartState, Pointer
-from penstock.streams.views import Facts, State, judge
+from penstock.streams.views.views import StreamFacts, StreamState, judge, moved, pause, speed
 from tests.streams.log.support import NOON
 
 
 @pytest.mark.parametrize(
     ("facts", "state"),
     [
-        (Facts("running", 0, False, 9, 0, False), State.STOPPED),
-        (Facts("running", 0, True, 9, 0, False), State.STARTING),
-        (Facts("running", 2, True, 0, 0, False), State.STARTING),
-        (Facts("running", 2, True, 9, 3, False), State.RUNNING),
-        (Facts("running", 2, True, 9, 10, False), State.FAILING),
-        (Facts("suspended", 2, True, 9, 10, False), State.SUSPENDED),
-        (Facts("stopped", 2, True, 9, 0, False), State.STOPPING),
-        (Facts("stopped", 0, True, 9, 0, False), State.STOPPED),
-        (Facts("stopped", 0, False, 9, 0, True), State.ENDED),
+        (StreamFacts("running", 0, False, 9, 0, False), StreamState.STOPPED),
+        (StreamFacts("running", 0, True, 9, 0, False), StreamState.STARTING),
+        (StreamFacts("running", 2, True, 0, 0, False), StreamState.STARTING),
+        (StreamFacts("running", 2, True, 9, 3, False), StreamState.RUNNING),
+        (StreamFacts("running", 2, True, 9, 10, False), StreamState.FAILING),
+        (StreamFacts("suspended", 2, True, 9, 10, False), StreamState.SUSPENDED),
+        (StreamFacts("stopped", 2, True, 9, 0, False), StreamState.STOPPING),
+        (StreamFacts("stopped", 0, True, 9, 0, False), StreamState.STOPPED),
+        (StreamFacts("stopped", 0, False, 9, 0, True), StreamState.ENDED),
     ],
 )
-def test_the_state_of_a_stream(facts: Facts, state: State) -> None:
+def test_the_state_of_a_stream(facts: StreamFacts, state: StreamState) -> None:
     assert judge(facts) is state
 
 
 def decision(number: int, second: float, *, version: int = 1, rows: int = 0, **other: Any) -> Decision:
     at = (NOON + timedelta(seconds=second)).isoformat()
     brought = Brought("ann", Pointer("x", "y"), rows, 1).encode()
-    given: dict[str, Any] = {"outcome": Outcome.COMMIT, "kind": Kind.EPOCH, **other}
+    given: dict[str, Any] = {"outcome": Outcome.COMMIT, "kind": BarrierKind.EPOCH, **other}
     return Decision(
         number, assignment=version, token=1, previous=number - 1, files=(brought,), at=at, **given
     )
@@ -49,7 +48,7 @@ def test_speed_counts_empty_epochs_and_no_aborted_ones() -> None:
 
 
 def test_the_pause_of_a_rescale_lies_between_two_ordinary_commits() -> None:
-    drain = decision(2, 1.2, kind=Kind.DRAIN)
+    drain = decision(2, 1.2, kind=BarrierKind.DRAIN)
     made = [decision(1, 1), drain, decision(3, 1.75, version=2), decision(4, 9, version=2)]
     assert pause(made, 2) == 0.75
     assert pause(made[1:], 2) is None

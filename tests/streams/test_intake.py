@@ -13,12 +13,13 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import NullInField, PenstockError, SourceFailed, TypeMismatch
+from penstock.sources.base import PartName
 from penstock.storage import Storage
-from penstock.streams import intake as module
-from penstock.streams.intake import Intake, event_times, queue_schema
+from penstock.streams.api.stream import SourceSpec, Timestamps
+from penstock.streams.ingest import intake as module
+from penstock.streams.ingest.intake import Intake, event_times, queue_schema
 from penstock.streams.model import RowFile
-from penstock.streams.stream import SourceSpec, Timestamps
-from penstock.tables import Table, derived
+from penstock.types.tables import Table, derived
 from tests.streams.support import MemorySource
 
 SECOND = 1_000_000
@@ -236,18 +237,25 @@ def test_late_rows_are_kept_apart(tmp_path: Path) -> None:
     assert (taken.intake.rows, taken.counts) == (5, [3, 2])
 
 
-def test_late_rows_are_dropped_and_counted(tmp_path: Path) -> None:
+def test_late_rows_are_there_whatever_windows_make_of_them(tmp_path: Path) -> None:
     taken = Taken(tmp_path, DROPPED, [click(3), click(10)], [click(1)], late_before=5)
     assert taken.rows() == [click(10)]
-    assert taken.intake.dropped == {"clicks": 2}
-    assert taken.files.keys() == {False}
+    assert taken.rows(late=True) == [click(3), click(1)]
+
+
+def test_rows_from_before_1970_are_late(tmp_path: Path) -> None:
+    taken = Taken(tmp_path, KEPT, [click(-0.000001), click(0), click(1)])
+    assert (taken.rows(), taken.rows(late=True)) == ([click(0), click(1)], [click(-0.000001)])
+
+
+def test_the_newest_event_time_of_each_part_is_told(tmp_path: Path) -> None:
+    taken = Taken(tmp_path, KEPT, [click(3), click(10)], [click(1)], late_before=20)
+    assert taken.intake.newest == {PartName("clicks", "a"): 10 * SECOND}
 
 
 def test_nothing_but_late_rows_leaves_no_file_of_others(tmp_path: Path) -> None:
     assert Taken(tmp_path / "kept", KEPT, [click(1)], late_before=5).files.keys() == {True}
-    dropped = Taken(tmp_path / "dropped", DROPPED, [click(1)], late_before=5)
-    assert (dropped.files, dropped.intake.dropped) == ({}, {"clicks": 1})
-    assert Storage(tmp_path / "dropped").list() == []
+    assert Taken(tmp_path / "dropped", DROPPED, [click(1)], late_before=5).files.keys() == {True}
 
 
 def test_a_threshold_of_another_source_makes_nothing_late(tmp_path: Path) -> None:
@@ -362,7 +370,7 @@ def test_files_are_gone_when_they_cannot_be_completed(
     def full(file: object) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr("penstock.streams.intake._QueueFile.end", full)
+    monkeypatch.setattr("penstock.streams.ingest.intake._QueueFile.end", full)
     with pytest.raises(OSError, match="no space"), Intake(storage, "rows/7/ann", None, {}) as intake:
         intake.take(CLICKS, "a", [click()])
     assert storage.list() == []

@@ -19,10 +19,10 @@ from penstock.cli.app import penstock
 from penstock.config import StreamConfig
 from penstock.errors import StreamError
 from penstock.journals import JournalWriter
+from penstock.sinks import ParquetSink
 from penstock.sources import JournalSource
-from penstock.streams import frontiers
-from penstock.streams.handle import StreamHandle
-from penstock.streams.sinks import ParquetSink
+from penstock.streams.api.handle import StreamHandle
+from penstock.streams.views import frontiers
 from tests.streams.fleet import with_settings
 from tests.streams.station import Station
 
@@ -241,8 +241,8 @@ def test_ten_thousand_journals(start: Start, root: Path) -> None:
 
 def fragments(root: Path, count: int) -> None:
     """So many journals with two documents each."""
-    from penstock.journals.documents import encode_document
-    from penstock.journals.uuids import Stamp, Ticker, new_producer
+    from penstock.journals.format.documents import encode_document
+    from penstock.journals.format.uuids import Stamp, Ticker, new_producer
 
     producer, ticker = new_producer(), Ticker()
     for number in range(count):

@@ -7,17 +7,17 @@ from random import Random
 
 import pytest
 
-from penstock.cluster.model import Outcome
+from penstock.control.cluster.rules.model import Outcome
 from penstock.errors import LineUnfinished
 from penstock.journals import Flag, JournalWriter
-from penstock.shuffle import replays, slices
+from penstock.journals.shuffle.slices import replays, slices
 from penstock.sources import JournalSource
 from penstock.storage import Storage
-from penstock.streams import shuffling
-from penstock.streams.shuffling import position_of, read_session, waiting_runs
-from penstock.streams.stream import SourceSpec
-from penstock.tables import Table
-from tests.shuffle.desk import Desk, ack, line
+from penstock.streams.api.stream import SourceSpec
+from penstock.streams.ingest import journal_shuffle
+from penstock.streams.ingest.journal_shuffle import position_of, read_session, waiting_runs
+from penstock.types.tables import Table
+from tests.journals.shuffle.desk import Desk, ack, line
 from tests.streams.journal_crew import JournalCrew
 from tests.streams.support import LAYOUT
 
@@ -163,7 +163,7 @@ def test_a_full_queue_stops_reading_whatever_waits(root: Path, tmp_path: Path) -
 def test_few_files_wait_however_long_a_hint_is_not_reached(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shuffling, "_FILES", 5)
+    monkeypatch.setattr(journal_shuffle, "_FILES", 5)
     desk.write(A, line(100, 10, Flag.CONTINUE) + ack(20, hints={B: 21}))
     crew = JournalCrew(tmp_path / "crew", "ann", all=over(desk.log.root))
     for number in range(20):
@@ -222,7 +222,7 @@ def test_a_transaction_that_is_larger_than_the_queue_goes_through(
 def test_the_more_becomes_visible_the_longer_an_epoch_may_take(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shuffling, "_SHOWN_PER_SECOND", 10)
+    monkeypatch.setattr(journal_shuffle, "_SHOWN_PER_SECOND", 10)
     crew = JournalCrew(tmp_path / "work", "ann", "bob", all=over(root))
     crew.epoch()
     write(root, range(1000))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.shuffle.logs import Log, Producer
+from tests.journals.shuffle.logs import Log, Producer
 from tests.streams.fleet import Fleet, with_settings
 
 JOURNALS = [f"bank/{name}/pivot=00" for name in ("orders", "payments", "refunds")]

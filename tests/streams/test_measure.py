@@ -8,14 +8,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from penstock.sources.base import Part, StatefulSource
-from penstock.sources.parts import PartName
+from penstock.sources.base import Part, PartName, StatefulSource
 from penstock.sources.state import State
 from penstock.storage import Storage
-from penstock.streams.ingest import Limits, Ticket, _by_waiting, _Desk, _Poll
-from penstock.streams.intake import Intake
-from penstock.streams.stream import SourceSpec
-from penstock.tables import Table
+from penstock.streams.api.stream import SourceSpec
+from penstock.streams.ingest.epoch_job import _by_waiting
+from penstock.streams.ingest.epoch_tasks import OpenParts, PollLimits, PollTask, Ticket
+from penstock.streams.ingest.intake import Intake
+from penstock.types.tables import Table
 
 
 class Texts(Table):
@@ -52,39 +52,39 @@ class Wide(StatefulSource):
         return Endless(self._size, self.asked)
 
 
-def fill(root: Path, source: Wide, limits: Limits, parts: Sequence[str] = ("a",)) -> Intake:
+def fill(root: Path, source: Wide, limits: PollLimits, parts: Sequence[str] = ("a",)) -> Intake:
     sources, storage = {"s": SourceSpec("s", source)}, Storage(root)
     tickets = tuple(Ticket(PartName("s", part), None) for part in parts)
-    task = _Poll("0001", sources, (tickets,), limits, {}, storage, "rows", None)
-    with _Desk("0001", sources) as desk, Intake(storage, "rows", None, {}) as intake:
-        task._fill(desk, intake, tickets)
+    task = PollTask("0001", sources, (tickets,), limits, {}, storage, "rows", None)
+    with OpenParts("0001", sources) as open_parts, Intake(storage, "rows", None, {}) as intake:
+        task._fill(open_parts, intake, tickets)
     return intake
 
 
 def test_the_first_poll_of_a_source_that_nobody_read_is_small(tmp_path: Path) -> None:
     source = Wide(1)
-    fill(tmp_path, source, Limits(200_000, 1 << 30, 60.0))
+    fill(tmp_path, source, PollLimits(200_000, 1 << 30, 60.0))
     assert source.asked[:2] == [1024, 65_536]
 
 
 @pytest.mark.parametrize("parts", [("a",), ("a", "b")])
 def test_wide_rows_do_not_go_far_beyond_the_limit(tmp_path: Path, parts: Sequence[str]) -> None:
     source, limit = Wide(1000), 20_000_000
-    intake = fill(tmp_path, source, Limits(10_000_000, limit, 60.0), parts)
+    intake = fill(tmp_path, source, PollLimits(10_000_000, limit, 60.0), parts)
     assert source.asked[0] == 1024
     assert limit * 0.95 < intake.bytes < limit * 1.05
 
 
 def test_what_is_known_of_the_size_holds_from_the_first_poll_on(tmp_path: Path) -> None:
     source = Wide(100_000)
-    intake = fill(tmp_path, source, Limits(1_000_000, 1_000_000, 60.0, {"s": 100_004.0}))
+    intake = fill(tmp_path, source, PollLimits(1_000_000, 1_000_000, 60.0, {"s": 100_004.0}))
     assert source.asked[0] == 9
     assert intake.bytes < 1_200_000
 
 
 def test_one_row_is_asked_for_at_the_least(tmp_path: Path) -> None:
     source = Wide(100)
-    fill(tmp_path, source, Limits(1000, 50, 60.0, {"s": 1e9}))
+    fill(tmp_path, source, PollLimits(1000, 50, 60.0, {"s": 1e9}))
     assert source.asked == [1]
 
 

@@ -5,14 +5,16 @@ from typing import Any
 
 import pytest
 
-from penstock.cluster.keys import Keys
-from penstock.cluster.model import Member
-from penstock.cluster.roster import Roster
+from penstock.control.cluster.documents.control_document import Room
+from penstock.control.cluster.documents.keys import Keys
+from penstock.control.cluster.documents.members import Roster
+from penstock.control.cluster.rules.model import Control, Member, Scope
 from penstock.errors import StreamError, StreamMismatch, UsageError
 from penstock.storage import Storage
 from penstock.store.base import Store
 from penstock.store.memory import MemoryStore
 from penstock.streams import registry
+from penstock.streams.model import END, SCOPE
 from penstock.streams.registry import StreamRecord, check_current, open_stream, wish
 from penstock.streams.supervisors import SupervisorEntry, Supervisors, share
 
@@ -164,6 +166,7 @@ def test_wishes_change_what_they_name_and_count_once(store: Store) -> None:
     suspended = wish(store, "clicks", wanted="suspended")
     assert (suspended.wanted, suspended.instances, suspended.requests) == ("suspended", 3, 2)
     assert wish(store, "clicks", wanted="suspended") == suspended
+    assert wish(store, "clicks", wanted="suspended", again=True).requests == 3
     assert wish(store, "clicks", instances=None).instances is None
 
 
@@ -280,3 +283,38 @@ def test_shares_add_up_and_differ_by_one_at_most(total: int, ids: list[str]) -> 
     assert max(shares) - min(shares) <= 1
     assert shares == sorted(shares, reverse=True)
     assert share(total, ids, "stranger") == 0
+
+
+def test_a_late_drop_spares_the_next_stream_of_that_name(store: Store, storage: Storage) -> None:
+    old = open_stream(store, "clicks", DEFINITION)
+    registry.drop(store, storage, "clicks", stream_id=old.id)
+    new = open_stream(store, "clicks", DEFINITION)
+    storage.write(f"{new.layout.root}/rows/x", b"1")
+    with pytest.raises(StreamError, match="another one of this name") as refused:
+        registry.drop(store, storage, "clicks", stream_id=old.id)
+    assert refused.value.left == "nothing was removed"
+    assert storage.list() and registry.load(store, "clicks") == new
+
+
+def test_a_stream_that_has_ended_takes_no_later_end_of_a_source(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = changed("sources", "clicks", "place", value={"rows": 10})
+    longer = changed("sources", "clicks", "place", value={"rows": 20})
+    open_stream(store, "clicks", before)
+    ended = Control(scopes={SCOPE: Scope(watermark=END)})
+    monkeypatch.setattr(Room, "read", lambda _: ended)
+    with pytest.raises(StreamMismatch, match="place rows is 20, and was 10") as raised:
+        open_stream(store, "clicks", longer, accept_changes=True)
+    assert "no source is read again" in str(raised.value.left)
+    assert "penstock stream drop clicks" in str(raised.value.hint)
+    # What is made of rows that are there may change.
+    output = {**before, "outputs": {**before["outputs"], "more": before["outputs"]["counts"]}}
+    assert open_stream(store, "clicks", output, accept_changes=True).definition["outputs"].keys() == {
+        "counts",
+        "more",
+    }
+    monkeypatch.setattr(Room, "read", lambda _: Control())
+    assert open_stream(
+        store, "clicks", {**output, "sources": longer["sources"]}, accept_changes=True
+    ).definition["sources"]["clicks"]["place"] == {"rows": 20}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.sources.parts import PartName
-from penstock.streams.resting import Resting
+from penstock.sources.base import PartName
+from penstock.streams.ingest.pacing import Resting
 
 FEW = [PartName("s", f"j{n}") for n in range(10)]
 MANY = [PartName("s", f"j{n:05}") for n in range(10_000)]

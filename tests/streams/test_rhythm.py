@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.cluster.model import Decision, Kind, Outcome
+from penstock.control.cluster.rules.model import BarrierKind, Decision, Outcome
+from penstock.streams.ingest.pacing import StreamRhythm
 from penstock.streams.model import Brought, Pointer
-from penstock.streams.rhythm import StreamRhythm
 
 EVERY = 0.5
 
@@ -25,7 +25,7 @@ class Leader:
     def after(
         self,
         outcome: Outcome = Outcome.COMMIT,
-        kind: Kind = Kind.EPOCH,
+        kind: BarrierKind = BarrierKind.EPOCH,
         seconds: float = 0.0,
         *brought: Brought,
     ) -> float | None:
@@ -67,11 +67,11 @@ def test_a_leader_that_cannot_begin_an_epoch_does_not_try_without_a_pause() -> N
 def test_the_next_epoch_comes_at_once_where_somebody_brought_plenty(
     each: list[Brought], pause: float
 ) -> None:
-    assert Leader().after(Outcome.COMMIT, Kind.EPOCH, 0.0, *each) == pause
+    assert Leader().after(Outcome.COMMIT, BarrierKind.EPOCH, 0.0, *each) == pause
 
 
 def test_the_next_epoch_comes_at_once_after_owners_stood_still() -> None:
-    assert Leader().after(kind=Kind.DRAIN) == 0.0
+    assert Leader().after(kind=BarrierKind.DRAIN) == 0.0
 
 
 def test_failures_make_epochs_rarer_and_a_success_ends_that() -> None:
@@ -82,7 +82,7 @@ def test_failures_make_epochs_rarer_and_a_success_ends_that() -> None:
 
 
 def test_a_drain_that_fails_counts_as_a_failure() -> None:
-    assert Leader().after(Outcome.ABORT, Kind.DRAIN) == 1.0
+    assert Leader().after(Outcome.ABORT, BarrierKind.DRAIN) == 1.0
 
 
 def test_no_epoch_is_due_while_none_is_wanted() -> None:
@@ -91,14 +91,14 @@ def test_no_epoch_is_due_while_none_is_wanted() -> None:
     assert leader.rhythm(None) is None
     assert leader.after() is None
     leader.wanted = True
-    assert leader.rhythm(Decision(1, Outcome.COMMIT, Kind.EPOCH, 1, 1, 0)) == EVERY
+    assert leader.rhythm(Decision(1, Outcome.COMMIT, BarrierKind.EPOCH, 1, 1, 0)) == EVERY
 
 
 def test_each_decision_is_told_once_however_often_it_is_asked() -> None:
     leader = Leader()
     leader.rhythm(None)
-    decision = Decision(7, Outcome.ABORT, Kind.EPOCH, 1, 1, 6)
+    decision = Decision(7, Outcome.ABORT, BarrierKind.EPOCH, 1, 1, 6)
     assert [leader.rhythm(decision) for _ in range(3)] == [1.0, 1.0, 1.0]
     leader.wanted = False
-    leader.rhythm(Decision(8, Outcome.COMMIT, Kind.EPOCH, 1, 1, 6))
+    leader.rhythm(Decision(8, Outcome.COMMIT, BarrierKind.EPOCH, 1, 1, 6))
     assert leader.heard == [7, 8]

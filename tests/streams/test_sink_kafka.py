@@ -24,10 +24,10 @@ from penstock.errors import (
     UnknownField,
     UsageError,
 )
-from penstock.sources.kafka import KafkaSource
-from penstock.streams.sinks.base import Batch, Mode, Target
-from penstock.streams.sinks.kafka import KafkaSink
-from penstock.tables import Precision, Table
+from penstock.sinks.base import Batch, Mode, Target
+from penstock.sinks.kafka import KafkaSink
+from penstock.sources.kafka.source import KafkaSource
+from penstock.types.tables import Precision, Table
 from servers.kafka import Kafka
 from servers.packages import Missing
 

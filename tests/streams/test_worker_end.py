@@ -8,10 +8,10 @@ from itertools import count
 
 import pytest
 
-from penstock.cluster.model import Kind, Outcome, Seat
+from penstock.control.cluster.rules.model import BarrierKind, Outcome, Seat
 from penstock.errors import SessionLost, StreamError
+from penstock.streams.api.stream import SourceSpec
 from penstock.streams.model import END, OPEN
-from penstock.streams.stream import SourceSpec
 from tests.streams.owners import lister, owner, parts_of
 from tests.streams.support import Crew, Scripted, all_of
 
@@ -24,28 +24,6 @@ def refused(crew: Crew) -> str:
     decision = crew.end(crew.announce())
     assert decision.outcome is Outcome.ABORT
     return decision.reason
-
-
-def test_a_source_that_cannot_be_listed_fails_the_epoch_and_is_asked_again() -> None:
-    source = Scripted(a=[1])
-    crew = Crew("ann", list_every=60.0, s=source)
-
-    def broken() -> None:
-        raise ConnectionError("no route")
-
-    source.on_look = broken
-    assert "source s: list_parts failed: ConnectionError: no route" in refused(crew)
-    source.on_look = lambda: None
-    crew.epochs(2)
-    assert crew.rows() == ["a:0"]
-
-
-@pytest.mark.parametrize("found", [[7], ["a", None], [""], [b"a"], ["\ud800"], "abc", None])
-def test_names_of_parts_must_be_text(found: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = Scripted()
-    monkeypatch.setattr(source, "list_parts", lambda: found)
-    crew = Crew("ann", s=source)
-    assert "source s: list_parts" in refused(crew)
 
 
 def test_parts_of_a_source_that_this_instance_does_not_know_are_an_error() -> None:
@@ -64,7 +42,9 @@ def test_new_parts_of_a_source_that_only_others_know_are_an_error() -> None:
     crew = Crew("ann", "ben", s=Scripted(a=[1]))
     crew.epoch()
     new = Scripted(**{f"p{n}": [1] for n in range(8)})
-    crew.workers["ben"]._sources = {**crew.sources, others: SourceSpec(others, new)}
+    known, crew.sources = crew.sources, {**crew.sources, others: SourceSpec(others, new)}
+    crew.start("ben")
+    crew.sources = known
     crew.epoch()
     assert f"parts of {others}, which this instance does not know" in refused(crew)
 
@@ -88,7 +68,9 @@ def test_a_failed_epoch_leaves_nothing_behind() -> None:
 # fencing
 
 
-def in_the_middle(crew: Crew, member: str, kind: Kind, act: Callable[[], object]) -> list[BaseException]:
+def in_the_middle(
+    crew: Crew, member: str, kind: BarrierKind, act: Callable[[], object]
+) -> list[BaseException]:
     """Let a worker work in another thread, do something while its job runs, and see what it raised."""
     reached, go_on, raised = threading.Event(), threading.Event(), list[BaseException]()
 
@@ -97,7 +79,9 @@ def in_the_middle(crew: Crew, member: str, kind: Kind, act: Callable[[], object]
         assert go_on.wait(DEADLINE)
 
     crew.ingestions[member].during = during
-    barrier = crew.announce(kind, crew.snapshot.seats, (Seat("zoe", "later"),) if kind is Kind.DRAIN else ())
+    barrier = crew.announce(
+        kind, crew.snapshot.seats, (Seat("zoe", "later"),) if kind is BarrierKind.DRAIN else ()
+    )
 
     def work() -> None:
         try:
@@ -116,8 +100,8 @@ def in_the_middle(crew: Crew, member: str, kind: Kind, act: Callable[[], object]
     return raised
 
 
-@pytest.mark.parametrize("kind", [Kind.EPOCH, Kind.DRAIN])
-def test_an_instance_that_is_fenced_in_the_middle_of_a_job_gives_no_answer(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [BarrierKind.EPOCH, BarrierKind.DRAIN])
+def test_an_instance_that_is_fenced_in_the_middle_of_a_job_gives_no_answer(kind: BarrierKind) -> None:
     source = Scripted(a=[1])
     source.endless = {"a"}
     crew = Crew("ann", s=source)
@@ -155,7 +139,7 @@ def test_an_instance_that_comes_back_goes_on_from_what_was_committed() -> None:
     crew.epochs(2)
     source.rows["a"] += [3]
     worker = crew.workers["ann"]
-    in_the_middle(crew, "ann", Kind.EPOCH, worker.fenced)
+    in_the_middle(crew, "ann", BarrierKind.EPOCH, worker.fenced)
     worker.fenced()
     crew.seat("ann")
     crew.epoch()

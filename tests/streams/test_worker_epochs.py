@@ -1,18 +1,16 @@
-"""What an instance makes of one epoch: how much it reads, what is late, and which files it writes."""
+"""What an instance makes of one epoch: how much it reads, and which files it writes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
-from penstock.cluster.model import Decision
+from penstock.control.cluster.rules.model import Decision
 from penstock.errors import CorruptFile
-from penstock.streams.allowance import Allowance
-from penstock.streams.ingest import Limits, Polled
+from penstock.streams.ingest.epoch_tasks import PollLimits
+from penstock.streams.ingest.pacing import Allowance
+from penstock.streams.ingest.task_results import Polled
 from penstock.streams.model import OPEN, Pointer, Standing
-from penstock.streams.stream import Timestamps
-from tests.streams.owners import owner, parts_of
+from tests.streams.owners import owner
 from tests.streams.support import LAYOUT, LIMITS, ROOMY, Crew, Scripted, all_of
 
 SECOND = 1_000_000
@@ -64,9 +62,9 @@ def test_the_limits_are_those_of_the_configuration_while_there_is_room() -> None
 
 
 def test_the_room_in_the_queue_is_shared() -> None:
-    allowance = Allowance(Limits(1000, 5000, 1.0), lambda: 6000)
-    assert allowance.limits(1) == Limits(1000, 5000, 1.0)
-    assert allowance.limits(4) == Limits(1000, 1500, 1.0)
+    allowance = Allowance(PollLimits(1000, 5000, 1.0), lambda: 6000)
+    assert allowance.limits(1) == PollLimits(1000, 5000, 1.0)
+    assert allowance.limits(4) == PollLimits(1000, 1500, 1.0)
 
 
 def test_the_room_in_the_queue_counts_in_rows_of_the_size_they_had() -> None:
@@ -76,10 +74,10 @@ def test_the_room_in_the_queue_counts_in_rows_of_the_size_they_had() -> None:
     crew.epochs(2)
     crew.room = 35
     crew.epoch()
-    assert crew.ingestions["ann"].polls[-1].limits == Limits(3, 35, 1.0)
+    assert crew.ingestions["ann"].polls[-1].limits == PollLimits(3, 35, 1.0)
     crew.room = 9
     crew.epoch()
-    assert crew.ingestions["ann"].polls[-1].limits == Limits(1, 9, 1.0)
+    assert crew.ingestions["ann"].polls[-1].limits == PollLimits(1, 9, 1.0)
     crew.room = 0
     crew.epoch()
     assert len(crew.ingestions["ann"].polls) == 3
@@ -125,89 +123,12 @@ def test_parts_that_waited_longest_come_first() -> None:
 
 
 def test_what_tasks_learn_of_the_size_of_rows_is_told_to_the_next() -> None:
-    allowance = Allowance(Limits(1000, 5000, 1.0), lambda: 6000)
+    allowance = Allowance(PollLimits(1000, 5000, 1.0), lambda: 6000)
     allowance.learn(Polled({}, sizes={"s": 80.0, "t": 8.0}))
     allowance.learn(Polled({}, sizes={"s": 90.0}))
     limits = allowance.limits(1)
     assert limits is not None
-    assert limits.share(2) == Limits(500, 2500, 1.0, {"s": 90.0, "t": 8.0})
-
-
-# event time
-
-
-def timed(*members: str, **parts: Sequence[int]) -> tuple[Crew, Scripted]:
-    """A stream with event time, given in seconds, in which a row may be one second late."""
-    source = Scripted(**{name: [s * SECOND for s in seconds] for name, seconds in parts.items()})
-    source.endless = set(parts)
-    return Crew(*members, timestamps=Timestamps("at", 1.0, "keep"), s=source), source
-
-
-def thresholds(crew: Crew, member: str) -> list[int | None]:
-    polls = crew.ingestions[member].polls
-    return [poll.thresholds.get("s", 0) // SECOND if poll.thresholds else None for poll in polls]
-
-
-def test_rows_are_late_behind_the_newest_row_of_all_instances() -> None:
-    mine, others = next(parts_of("ann", "ann", "ben")), next(parts_of("ben", "ann", "ben"))
-    crew, source = timed("ann", "ben", **{mine: [5], others: [100]})
-    crew.epochs(2)
-    source.rows[mine] += [98 * SECOND, 99 * SECOND]
-    brought = crew.brought(crew.epoch())
-    assert brought == {"ann": [f"late {mine}:1", f"{mine}:2"]}
-    assert thresholds(crew, "ann") == thresholds(crew, "ben") == [None, 99]
-
-
-def test_the_threshold_of_lateness_never_goes_back() -> None:
-    names = [f"p{n}" for n in range(6)]
-    crew, source = timed("ann", "ben", **{name: [10 * n] for n, name in enumerate(names)})
-    crew.epochs(2)
-    for members in (("ben",), ("cleo",), ("ann", "cleo")):
-        crew.move(*members)
-        for ingestion in crew.ingestions.values():
-            ingestion.polls.clear()
-        for rows in source.rows.values():
-            rows += [SECOND]
-        crew.fail()
-        crew.epochs(2)
-        assert {threshold for member in members for threshold in thresholds(crew, member)} == {49}
-
-
-def test_the_threshold_survives_the_death_of_everybody() -> None:
-    crew, _ = timed("ann", a=[100])
-    crew.epochs(2)
-    crew.die("ann")
-    crew.seat("ben")
-    crew.epoch()
-    assert thresholds(crew, "ben") == [99]
-
-
-def test_rows_of_an_epoch_that_is_given_up_make_nothing_late() -> None:
-    crew, source = timed("ann", a=[100])
-    crew.epochs(2)
-    source.rows["a"] += [500 * SECOND]
-    crew.fail()
-    crew.epoch()
-    assert thresholds(crew, "ann") == [None, 99, 99]
-
-
-def test_a_late_row_does_not_move_the_threshold() -> None:
-    crew, source = timed("ann", a=[100])
-    crew.epochs(2)
-    source.rows["a"] += [5 * SECOND]
-    crew.epochs(2)
-    assert thresholds(crew, "ann") == [None, 99, 99]
-    assert standing(crew.chain[-1], "ann").newest == {"s": 100 * SECOND}
-
-
-def test_without_event_time_nothing_is_late() -> None:
-    source = Scripted(a=[100])
-    source.endless = {"a"}
-    crew = Crew("ann", s=source)
-    crew.epochs(2)
-    source.rows["a"] += [1]
-    crew.epoch()
-    assert [poll.thresholds for poll in crew.ingestions["ann"].polls] == [{}, {}]
+    assert limits.share(2) == PollLimits(500, 2500, 1.0, {"s": 90.0, "t": 8.0})
 
 
 # files
@@ -267,9 +188,9 @@ def test_files_of_the_others_stay_when_the_own_job_fails() -> None:
     rows = LAYOUT.epoch_rows(barrier.epoch)
     crew.storage.files = {**crew.storage.files, f"{rows}/anna-1.json": b"", f"{rows}/.ann-1.tmp": b""}
     before = dict(crew.storage.files)
-    own = f"{rows}/.{crew.workers['ann']._books.own}-0-1.arrow.tmp"
+    own = f"{rows}/.{crew.workers['ann']._files.own}-0-1.arrow.tmp"
     crew.storage.files[own] = b"half"
-    source.on_look = lambda: 1 / 0
+    crew.ingestions["ann"].during = lambda: 1 / 0
     work = crew.ask("ann", barrier)
     assert work.refusal
     assert "ZeroDivisionError" in work.refusal

@@ -19,7 +19,7 @@ from pyspark import cloudpickle
 from pyspark.sql import types as t
 
 from penstock.errors import DefinitionError, PenstockError, UnknownField, UnknownType
-from penstock.tables import Field, Precision, Table, derived, spark_type
+from penstock.types.tables import Field, Precision, Table, derived, spark_type
 
 Money = Annotated[Decimal, Precision(18, 4)]
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.certs.authority import CA_DAYS, NODE_DAYS, Authority, Entry
+from penstock.core.packages import need
 
-__all__ = ["CA_DAYS", "NODE_DAYS", "Authority", "Entry"]
+need("cluster", "a certificate authority", "cryptography")
+
+from penstock.certs.authority import CA_DAYS, NODE_DAYS, Authority, CertificateEntry  # noqa: E402
+
+__all__ = ["CA_DAYS", "NODE_DAYS", "Authority", "CertificateEntry"]

@@ -14,12 +14,13 @@ from typing import Literal
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from penstock import failpoints, tls
 from penstock.certs import making, pairs, records
 from penstock.certs.making import Pair, Signer
-from penstock.certs.records import Record
+from penstock.certs.records import IssuedRecord
+from penstock.config import tls
+from penstock.core import failpoints
+from penstock.core.names import RULE, is_name
 from penstock.errors import UsageError
-from penstock.names import RULE, is_name
 
 CA_DAYS = 3650
 NODE_DAYS = 365
@@ -32,7 +33,7 @@ _MAKE = "`penstock certs init` makes a CA; --dir names the folder of one that ex
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CertificateEntry:
     """A certificate as people look at it. An *old* one is replaced, and may still be in use."""
 
     name: str
@@ -60,7 +61,7 @@ class Authority:
     folder: Path
     clock: Callable[[], datetime] = _utc_now
 
-    def create(self, name: str = "penstock", days: int = CA_DAYS) -> Entry:
+    def create(self, name: str = "penstock", days: int = CA_DAYS) -> CertificateEntry:
         """Make the CA; one that exists is left alone."""
         if not is_name(name, longest=_LONGEST_CA):
             raise UsageError(f"{name!r} is no name for a CA", hint=f"{RULE}; here {_LONGEST_CA}")
@@ -83,7 +84,7 @@ class Authority:
         out: Path | None = None,
         days: int = NODE_DAYS,
         force: bool = False,
-    ) -> Entry:
+    ) -> CertificateEntry:
         """A key and a certificate for a node that has none; ``force`` replaces those it has."""
         _check_node(node)
         names, folder = making.hosts_for(node, hosts), out or self.folder
@@ -92,7 +93,7 @@ class Authority:
                 self._check_new(node, folder)
             return self._put(node, names, folder, days)
 
-    def rotate(self, node: str, *, out: Path | None = None, days: int = NODE_DAYS) -> Entry:
+    def rotate(self, node: str, *, out: Path | None = None, days: int = NODE_DAYS) -> CertificateEntry:
         """A new key and certificate with the same names, where the old ones are or in ``out``."""
         with self._alone():
             record = self._record(node)
@@ -104,7 +105,7 @@ class Authority:
                 )
             return self._put(node, making.hosts_of(record.certificates[0]), out or record.folder, days)
 
-    def rotate_ca(self, days: int = CA_DAYS) -> Entry:
+    def rotate_ca(self, days: int = CA_DAYS) -> CertificateEntry:
         """A new CA, which signs from now on. The old one stays trusted until `finish`."""
         with self._alone():
             trusted = self._trusted()
@@ -113,7 +114,7 @@ class Authority:
             pairs.replace(self.folder, _CA, Pair(bundle, made.key))
         return self.cas()[0]
 
-    def finish(self) -> Sequence[Entry]:
+    def finish(self) -> Sequence[CertificateEntry]:
         """Stop trusting old CAs, unless a certificate needs one of them; the CAs that were dropped."""
         with self._alone():
             dropped = self.cas()[1:]
@@ -131,12 +132,12 @@ class Authority:
                 pairs.replace(self.folder, _CA, Pair(making.as_pem(signer.certificate), key))
         return dropped
 
-    def cas(self) -> Sequence[Entry]:
+    def cas(self) -> Sequence[CertificateEntry]:
         """The CAs that are trusted; the first one signs."""
         trusted = self._trusted()
         return [self._entry(c, "ca", self.folder, trusted, old=n > 0) for n, c in enumerate(trusted)]
 
-    def nodes(self) -> Sequence[Entry]:
+    def nodes(self) -> Sequence[CertificateEntry]:
         """The certificates of all nodes; more than one for a node only where a replacement was cut off."""
         trusted = self._trusted()
         return [
@@ -157,10 +158,10 @@ class Authority:
         trusted: Sequence[x509.Certificate],
         *,
         old: bool,
-    ) -> Entry:
+    ) -> CertificateEntry:
         name, signer = tls.common_name(certificate), tls.signer_of(certificate, trusted)
         stem = _CA if kind == "ca" else name
-        return Entry(
+        return CertificateEntry(
             name=name,
             kind=kind,
             state="old" if old else "current",
@@ -171,12 +172,12 @@ class Authority:
             key=pairs.key_file(folder, stem),
         )
 
-    def _put(self, node: str, hosts: Sequence[str], folder: Path, days: int) -> Entry:
+    def _put(self, node: str, hosts: Sequence[str], folder: Path, days: int) -> CertificateEntry:
         pair = making.issue(self._signer(), node, hosts, days, self.clock())
         made = x509.load_pem_x509_certificate(pair.certificates)
         before = records.load(self.folder, node)
         known = before.certificates if before else ()
-        records.save(self.folder, node, Record(folder, (made, *known)))
+        records.save(self.folder, node, IssuedRecord(folder, (made, *known)))
         failpoints.reach("certs.recorded")
         try:
             pairs.replace(folder, node, pair)
@@ -184,10 +185,10 @@ class Authority:
             self._restore(node, before)
             raise
         with suppress(OSError):
-            records.save(self.folder, node, Record(folder, (made,)))
+            records.save(self.folder, node, IssuedRecord(folder, (made,)))
         return self._entry(made, "node", folder, self._trusted(), old=False)
 
-    def _restore(self, node: str, before: Record | None) -> None:
+    def _restore(self, node: str, before: IssuedRecord | None) -> None:
         with suppress(OSError):
             if before:
                 records.save(self.folder, node, before)
@@ -205,7 +206,7 @@ class Authority:
                 "--force by one with other names",
             )
 
-    def _record(self, node: str) -> Record:
+    def _record(self, node: str) -> IssuedRecord:
         record = records.load(self.folder, node) if is_name(node) else None
         if record is None:
             known = ", ".join(records.nodes(self.folder)) or "none"

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from penstock import failpoints
 from penstock.certs.making import Pair
-from penstock.durable import sync_folder
+from penstock.core import failpoints
+from penstock.core.durable import sync_folder
 
 _FILES = {".key": "key.pem", ".pem": "cert.pem"}
 _PRIVATE, _PUBLIC = 0o600, 0o644

@@ -18,7 +18,7 @@ from penstock.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class IssuedRecord:
     """Where a node's files were written, and every certificate that it may use, newest first."""
 
     folder: Path
@@ -35,13 +35,13 @@ def nodes(ca: Path) -> list[str]:
     return sorted(p.name.removesuffix(".json") for p in found)
 
 
-def load(ca: Path, node: str) -> Record | None:
+def load(ca: Path, node: str) -> IssuedRecord | None:
     path = path_of(ca, node)
     try:
         value = json.loads(path.read_bytes())
         certificates = x509.load_pem_x509_certificates(value["certificates"].encode())
         # Relative to the CA's folder, so that this folder can be moved.
-        return Record(ca / value["folder"], tuple(certificates))
+        return IssuedRecord(ca / value["folder"], tuple(certificates))
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -51,7 +51,7 @@ def load(ca: Path, node: str) -> Record | None:
         ) from error
 
 
-def save(ca: Path, node: str, record: Record) -> None:
+def save(ca: Path, node: str, record: IssuedRecord) -> None:
     inside = record.folder.resolve() == ca.resolve()
     value = {
         "folder": "." if inside else str(record.folder.absolute()),

@@ -14,8 +14,8 @@ import click
 
 from penstock import __version__
 from penstock.cli import exits
-from penstock.cli.output import JsonOutput, Output, TextOutput
-from penstock.cli.wording import in_commands
+from penstock.cli.output import JsonOutput, Output, TextOutput, in_commands
+from penstock.core.packages import explained
 from penstock.errors import Interrupted, PenstockError, UsageError
 
 COMMANDS = {
@@ -96,7 +96,7 @@ class Program(LazyGroup):
         except Exception as error:
             if debug:
                 raise
-            output.fail(_bug(error))
+            output.fail(_missing(error) or _bug(error))
             sys.exit(exits.FAILED)
         sys.exit(code if isinstance(code, int) else exits.COMPLETE)
 
@@ -105,6 +105,10 @@ def _usage(error: click.ClickException) -> PenstockError:
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "penstock"
     return UsageError(error.format_message(), hint=f"{path} --help")
+
+
+def _missing(error: Exception) -> PenstockError | None:
+    return explained(error) if isinstance(error, ModuleNotFoundError) else None
 
 
 def _bug(error: Exception) -> PenstockError:

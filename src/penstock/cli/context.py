@@ -12,19 +12,19 @@ import click
 from penstock import config as settings
 from penstock.cli.output import JsonOutput, Output, TextOutput
 from penstock.config import Config
+from penstock.core.ranges import Range
 from penstock.errors import UsageError
-from penstock.ranges import Range
 
 if TYPE_CHECKING:
-    from penstock.claims import Board, Summary
-    from penstock.runner.runs import Run
+    from penstock.batch.runs.runs import Run
+    from penstock.control.claims import Board, PartitionSummary
     from penstock.storage import Storage
     from penstock.store import Store
 
 _SQLITE = "sqlite:///"
 
 
-class Desk:
+class CommandContext:
     """One command at work. What it opens is opened when it is first asked for."""
 
     def __init__(self, output: Output, file: str | None, flags: Mapping[str, object]) -> None:
@@ -77,18 +77,18 @@ class Desk:
         return self.store
 
     def run(self, name: str) -> Run:
-        from penstock.runner import runs
+        from penstock.batch.runs import runs
 
         return runs.load(self.known, name)
 
     def board(self, name: str) -> Board:
-        from penstock.runner import runs
+        from penstock.batch.runs import runs
 
         return runs.board(self.known, name)
 
-    def summary(self, run: Run) -> Summary | None:
+    def summary(self, run: Run) -> PartitionSummary | None:
         """How far a run is; None if it has no board."""
-        from penstock.runner import runs
+        from penstock.batch.runs import runs
 
         return runs.summary(self.store, run)
 
@@ -110,8 +110,8 @@ class RangeType(click.ParamType):  # type: ignore[type-arg]
 RANGE = RangeType()
 
 
-def with_desk(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that every command takes; the command gets a `Desk` in their place."""
+def with_context(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that every command takes; the command gets a `CommandContext` in their place."""
 
     @click.option("--json", "as_json", is_flag=True, help="Answer with JSON on stdout.")
     @click.option("--store", metavar="URL", help="The coordination store.")
@@ -124,10 +124,10 @@ def with_desk(function: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         del debug  # read by the program, which is there before options are parsed
         output = JsonOutput() if as_json else TextOutput()
-        desk = Desk(output, file, {"store": store, "storage": storage})
+        context = CommandContext(output, file, {"store": store, "storage": storage})
         try:
-            return function(desk, **rest)
+            return function(context, **rest)
         finally:
-            desk.close()
+            context.close()
 
     return wrapped

@@ -17,7 +17,8 @@ MEANINGS = {
     USAGE: "wrong usage, configuration or pipeline definition",
     INCOMPLETE: "all but the poisoned partitions are complete",
     UNVERIFIED: "verification failed",
-    RESUMABLE: "stopped, resumable: signal, --max-batches, full disk, changed input, store or instances lost",
+    RESUMABLE: "stopped, resumable: signal, --max-batches, disk full or not writable, changed input, "
+    "the same error over and over, store or instances lost",
 }
 
 TABLE = "\b\nExit codes:\n" + "\n".join(f"  {code:>2}  {meaning}" for code, meaning in MEANINGS.items())

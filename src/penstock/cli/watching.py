@@ -49,7 +49,7 @@ class Display(ABC):
         return nullcontext()
 
 
-class JsonLines(Display):
+class JsonDisplay(Display):
     """One JSON object per line, for each change."""
 
     def __init__(self, output: Output) -> None:
@@ -60,7 +60,7 @@ class JsonLines(Display):
             print(json.dumps(plain(value.to_json())), file=self._out, flush=True)
 
 
-class Pages(Display):
+class PagesDisplay(Display):
     """The whole text again for each change, under the time of day."""
 
     def __init__(self, output: Output) -> None:
@@ -105,8 +105,8 @@ class _Terminal(io.StringIO):
 def display(output: Output) -> Display:
     """The right kind for where it is shown."""
     if isinstance(output, JsonOutput):
-        return JsonLines(output)
-    return Redrawn(output) if output.out.isatty() else Pages(output)
+        return JsonDisplay(output)
+    return Redrawn(output) if output.out.isatty() else PagesDisplay(output)
 
 
 def watch(output: Output, store: Store, prefix: str, look: Callable[[], Shown], seconds: float) -> None:

@@ -16,9 +16,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
 
+from penstock.config.settings import SETTINGS
+from penstock.config.tls import Tls
 from penstock.errors import ConfigError
-from penstock.settings import SETTINGS
-from penstock.tls import Tls
 
 FILE_NAME = "penstock.toml"
 _PREFIX = "PENSTOCK_"
@@ -39,6 +39,7 @@ class RunConfig:
     renew_every: float | None = None
     claims: int = 2
     max_failures: int = 5
+    breaker: int = 20
     instances: int = 1
     max_batches: int | None = None
     task_rows: int = 0
@@ -80,7 +81,11 @@ class ServeConfig:
     """How clients are served. Port 0 means any that is free; the web listens at ``port`` + 1000 by default.
 
     ``max_running`` statements run on Spark at once and ``max_queued`` wait. A result of up to
-    ``result_memory`` bytes is held in memory; a larger one goes through files. With ``client_certificates``,
+    ``result_memory`` bytes is held in memory; a larger one goes through files, of which one query may have
+    ``spool_query`` bytes on disk at a time and one user ``spool_user``, while ``spool_free`` bytes stay free.
+    A row has at most ``row_size`` bytes. ``statement_timeout`` 0 means none. What clients have the server
+    keep (parameters of portals and the like) may take ``connection_memory`` bytes of one connection and
+    ``client_memory`` of all. With ``client_certificates``,
     whoever uses the RPC port must show a certificate of our CA. ``paths`` are the folders and URLs below
     which SQL may make tables; without any, the project's folder.
     """
@@ -93,7 +98,13 @@ class ServeConfig:
     max_running: int = 100
     max_queued: int = 1000
     result_memory: int = 256 << 20
-    statement_timeout: float | None = None
+    statement_timeout: float = 3600.0
+    row_size: int = 64 << 20
+    spool_query: int = 1 << 30
+    spool_user: int = 4 << 30
+    spool_free: int = 1 << 30
+    connection_memory: int = 256 << 20
+    client_memory: int = 1 << 30
     client_certificates: bool = False
     paths: tuple[str, ...] = ()
 

@@ -15,8 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from penstock.core.names import is_name
+from penstock.core.packages import need
 from penstock.errors import ConfigError
-from penstock.names import is_name
 
 if TYPE_CHECKING:
     import ssl
@@ -80,7 +81,11 @@ class Tls:
         """What the listening side of a socket shows and believes; it wants a certificate of every client."""
         import ssl
 
-        return self._context(ssl.PROTOCOL_TLS_SERVER)
+        context = self._context(ssl.PROTOCOL_TLS_SERVER)
+        # Whoever comes back with a ticket is not asked for a certificate again, expired or not.
+        context.num_tickets = 0
+        context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
+        return context
 
     def _read(self) -> tuple[bytes, bytes, bytes]:
         for _ in range(_TRIES):
@@ -101,7 +106,7 @@ class Tls:
                 hint=f"name two files that were issued together; {_rotate(own)} makes such a pair",
             )
         check_dates(_label("cert", self.cert), own, _rotate(own))
-        signers = _signers(own, chain, trusted)
+        signers = signers_of(own, chain, trusted)
         if not signers:
             raise ConfigError(
                 f"{_label('cert', self.cert)} is not signed by a CA in {_label('ca', self.ca)}",
@@ -157,6 +162,7 @@ def read_private(label: str, path: str | Path, hint: str) -> bytes:
 
 def certificates(label: str, pem: bytes, hint: str) -> list[Certificate]:
     """The certificates in a PEM file, at least one."""
+    need("cluster", "a certificate", "cryptography")
     from cryptography import x509
 
     try:
@@ -199,6 +205,37 @@ def signer_of(certificate: Certificate, candidates: Sequence[Certificate]) -> Ce
     return next((c for c in candidates if _signed(certificate, c)), None)
 
 
+def signers_of(
+    own: Certificate, chain: Sequence[Certificate], trusted: Sequence[Certificate]
+) -> list[Certificate]:
+    """The CAs from the one that signed ``own`` up to a trusted one; empty if none is trusted.
+
+    Whoever has a certificate can sign others with its key: in between, only what may sign counts.
+    """
+    path = [own]
+    while True:
+        below = len(path) - 1
+        anchors = [c for c in trusted if c == path[-1] or _may_sign(c, below, anchor=True)]
+        if (signer := signer_of(path[-1], anchors)) is not None:
+            return [*path[1:], signer]
+        between = signer_of(path[-1], [c for c in chain if c not in path and _may_sign(c, below)])
+        if between is None:
+            return []
+        path.append(between)
+
+
+def shows_clients(certificate: Certificate) -> bool:
+    """Whether the certificate may be shown by a client: those that do not say may."""
+    from cryptography.x509 import ExtendedKeyUsage, ExtensionNotFound
+    from cryptography.x509.oid import ExtendedKeyUsageOID as Usage
+
+    try:
+        usages = certificate.extensions.get_extension_for_class(ExtendedKeyUsage).value
+    except ExtensionNotFound:
+        return True
+    return Usage.CLIENT_AUTH in usages or Usage.ANY_EXTENDED_KEY_USAGE in usages
+
+
 def common_name(certificate: Certificate) -> str:
     """Whom a certificate is for; empty if it does not say."""
     from cryptography.x509.oid import NameOID
@@ -239,17 +276,22 @@ def _open(path: str | Path) -> BinaryIO:
         return Path(path).open("rb")
 
 
-def _signers(
-    own: Certificate, chain: Sequence[Certificate], trusted: Sequence[Certificate]
-) -> list[Certificate]:
-    """The CAs from the one that signed ``own`` up to a trusted one; empty if none is trusted."""
-    path = [own]
-    while (signer := signer_of(path[-1], trusted)) is None:
-        between = signer_of(path[-1], [c for c in chain if c not in path])
-        if between is None:
-            return []
-        path.append(between)
-    return [*path[1:], signer]
+def _may_sign(certificate: Certificate, below: int, *, anchor: bool = False) -> bool:
+    """Whether it is a CA's that allows so many CAs below it. Old anchors do not say that they are one."""
+    from cryptography.x509 import BasicConstraints, ExtensionNotFound, KeyUsage
+
+    try:
+        extensions = certificate.extensions
+        limits = extensions.get_extension_for_class(BasicConstraints).value
+    except ExtensionNotFound:
+        return anchor
+    except ValueError:
+        return False
+    try:
+        signs = extensions.get_extension_for_class(KeyUsage).value.key_cert_sign
+    except ExtensionNotFound:
+        signs = True
+    return limits.ca and signs and (limits.path_length is None or below <= limits.path_length)
 
 
 def _signed(certificate: Certificate, signer: Certificate) -> bool:

@@ -1,10 +1,16 @@
-"""A clock that all processes of one machine share, and that no one can set."""
+"""The clocks: one that leases are measured with, and the time of day.
+
+All processes of a machine share the first, and no one can set it. The time of day is for people to read:
+nothing is ever decided by it.
+"""
 
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -27,3 +33,8 @@ def boot() -> str:
 
 
 _CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def wall_clock(precision: Literal["seconds", "milliseconds"] = "milliseconds") -> str:
+    """Now, in UTC, such as 2026-01-05T12:00:00.000Z."""
+    return datetime.now(UTC).isoformat(timespec=precision).replace("+00:00", "Z")

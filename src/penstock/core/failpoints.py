@@ -11,7 +11,8 @@ import itertools
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from penstock.errors import ConfigError
@@ -57,10 +58,41 @@ def parse(text: str) -> dict[str, Failpoint] | None:
     return points or None
 
 
-_points = parse(os.environ.get(VARIABLE, ""))
+_points: Mapping[str, Failpoint | _Watched] | None = parse(os.environ.get(VARIABLE, ""))
 
 
 def reach(name: str) -> None:
     """Say that the process is at the point ``name``; does nothing unless the environment names it."""
     if _points is not None and name in _points:
         _points[name].reach()
+
+
+@contextmanager
+def armed(actions: Mapping[str, Callable[[], object]]) -> Iterator[list[str]]:
+    """In the block, call a function whenever this process comes to its point; gives the names, as reached.
+
+    For tests in one process: an action that raises ends what it interrupts. It is not for several threads
+    that arm points at once.
+    """
+    global _points  # noqa: PLW0603
+    before, reached = _points, []
+
+    def watch(name: str, act: Callable[[], object]) -> _Watched:
+        def call() -> None:
+            reached.append(name)
+            act()
+
+        return _Watched(call)
+
+    _points = {**(before or {}), **{name: watch(name, act) for name, act in actions.items()}}
+    try:
+        yield reached
+    finally:
+        _points = before
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """A point at which a test acts."""
+
+    reach: Callable[[], None]

@@ -33,3 +33,8 @@ class Range:
         if not (dash and begin.isdecimal() and end.isdecimal()):
             raise ValueError(f"not a row range: {text!r} (write it as BEGIN-END, for example 0-100000)")
         return cls(int(begin), int(end))
+
+
+def counted(row: int) -> str:
+    """A row's number in a message: ranges of rows begin at 0, and so does all that counts rows."""
+    return f"row {row} (counted from 0)"

@@ -12,10 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from penstock.types.postgres import Column
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.gateway.settings import Settings
+    from penstock.server.session_settings import Settings
 
 DATABASE = "penstock"
 """The one database that clients see."""
@@ -54,17 +56,6 @@ class Client:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a result: ``type`` is what batches hold; ``oid`` and ``typmod`` are PostgreSQL's type."""
-
-    name: str
-    type: pa.DataType
-    oid: int
-    typmod: int = -1
-    nullable: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class Prepared:
     """A statement that was understood but not run.
 
@@ -80,7 +71,7 @@ class Prepared:
     """What the engine wants to remember about it; nobody else looks at it."""
 
 
-class State(enum.StrEnum):
+class QueryState(enum.StrEnum):
     """Where a query is. The last three are final."""
 
     QUEUED = "QUEUED"
@@ -152,7 +143,7 @@ class Connection(ABC):
     @abstractmethod
     def execute(self, prepared: Prepared, parameters: Sequence[object] = ()) -> Execution:
         """Begin to run it, with values as Python has them: None, bool, int, float, Decimal, str, bytes, date,
-        time, datetime, timedelta, UUID, and lists of these.
+        time, datetime, timedelta, `Parts` of an interval, UUID, and lists of these.
 
         Returns at once, before the statement is admitted; waiting happens in `Execution.batches`. The setting
         ``statement_timeout`` of the connection counts from here.
@@ -187,7 +178,7 @@ class QueryInfo:
     address: str
     application: str
     sql: str
-    state: State
+    state: QueryState
     submitted: float
     started: float | None = None
     ended: float | None = None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from penstock.errors import SqlError
-from penstock.gateway.known import ALIASES, KNOWN, Known, milliseconds, names, offset
+from penstock.server.setting_names import ALIASES, KNOWN, Known, milliseconds, names, offset
 
 _REPORTED = (
     "server_version",
@@ -25,9 +25,12 @@ _REPORTED = (
     "search_path",
 )
 """What PostgreSQL tells clients without being asked."""
+_MODES = ("transaction_isolation", "transaction_read_only", "transaction_deferrable")
+"""What a transaction has, and gets from the setting of the same name with ``default_`` before it."""
 _CUSTOM_LENGTH = 64 * 1024
 _CUSTOM_COUNT = 1000
 _Values = Mapping[str, str]
+SessionRows = Mapping[str, Sequence[Mapping[str, object]]]
 
 
 class Settings:
@@ -37,7 +40,7 @@ class Settings:
     of the session that a client cannot set, such as who it is.
     """
 
-    __slots__ = ("_base", "_local", "_longest", "_reported", "_saved", "_session")
+    __slots__ = ("_base", "_local", "_longest", "_reported", "_saved", "_session", "session_rows")
 
     def __init__(self, overrides: Mapping[str, str] = {}, *, fixed: Mapping[str, str] = {}) -> None:
         base = {_fold(name): value for name, value in fixed.items()}
@@ -50,13 +53,16 @@ class Settings:
         self._saved: list[tuple[_Values, _Values]] = []
         self._reported: tuple[_Values, _Values] | None = None
         self._longest: float | None = None
+        self.session_rows: Callable[[], SessionRows] = dict
+        """Rows of ``pg_prepared_statements`` and ``pg_cursors``, by the names of these tables."""
 
-    def bound(self, seconds: float) -> None:
+    def bound(self, seconds: float, *, firm: bool = True) -> None:
         """From now on, no statement of the session may take longer, whatever it sets.
 
-        A session that has set nothing is shown this as its ``statement_timeout``.
+        A session that has set nothing is shown this as its ``statement_timeout``. If it is not ``firm``, the
+        session may set a longer time, or none.
         """
-        self._longest = seconds
+        self._longest = seconds if firm else None
         shown = _checked("statement_timeout", f"{seconds * 1000:.0f}")
         self._base = {"statement_timeout": shown, **self._base}
         self._session = {"statement_timeout": shown, **self._session}
@@ -102,8 +108,12 @@ class Settings:
         return sorted(found, key=lambda each: each[0].lower())
 
     def begin(self) -> None:
-        """A transaction or a savepoint in it begins."""
+        """A transaction or a savepoint in it begins; a transaction with the modes that are the defaults."""
         self._saved.append((self._session, self._local))
+        if len(self._saved) == 1:
+            for name in _MODES:
+                if (usual := self.get(f"default_{name}")) != self.get(name):
+                    self._local = _with(self._local, name, usual)
 
     def commit(self) -> None:
         """The transaction ends well: what was local is gone, the rest stays."""
@@ -170,7 +180,7 @@ class Settings:
 
     @property
     def dialect(self) -> str:
-        return self.get("penstock.dialect")
+        return self.get("penstock.sql")
 
     @property
     def extra_float_digits(self) -> int:

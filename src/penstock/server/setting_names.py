@@ -251,7 +251,7 @@ _REAL = [
     ),
     Known("is_superuser", "off", None, "Shows whether the current user is an administrator."),
     Known(
-        "penstock.dialect",
+        "penstock.sql",
         "auto",
         choice("auto", "postgres", "spark", spelled={"postgresql": "postgres"}),
         "Sets in which SQL statements are written; auto tries to tell.",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from penstock.storage import Storage
     from penstock.store import Store
-    from penstock.tables import Table
+    from penstock.types.tables import Table
 
 Mode = Literal["append", "update", "complete"]
 """What a batch holds: rows that are final, rows that replace those of their key, or the whole table."""
@@ -51,7 +51,12 @@ class Target:
     @property
     def application(self) -> str:
         """What names this output among all that write to the same place."""
-        return f"penstock/{self.stream}/{self.id}/{self.output}"
+        return application(self.stream, self.id, self.output)
+
+
+def application(stream: str, id: str, output: str) -> str:  # noqa: A002
+    """What names an output of a stream, which has an id, among all that write to the same place."""
+    return f"penstock/{stream}/{id}/{output}"
 
 
 class Writer(ABC):

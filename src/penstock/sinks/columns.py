@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.batch.pipeline.schemas import same, widens
 from penstock.errors import TypeMismatch, UnknownField
-from penstock.pipeline.schemas import same, widens
 from penstock.spark.flow import Flow
-from penstock.tables import spark_type
+from penstock.types.tables import spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from penstock.tables import Table
+    from penstock.types.tables import Table
 
 
 def flow_of(frame: DataFrame, table: type[Table]) -> Flow:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from penstock.core.moved import first_home
 from penstock.errors import PenstockError, TransformFailed, TransientError
+from penstock.sinks.base import Batch, Mode, Sink, Target, Writer
 from penstock.spark.faults import found
-from penstock.streams.sinks.base import Batch, Mode, Sink, Target, Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,7 +43,7 @@ class FunctionSink(Sink):
     def name(self) -> str:
         """Module and name of the function, or of its type where it has none."""
         named = self.function if hasattr(self.function, "__qualname__") else type(self.function)
-        return f"{named.__module__}.{named.__qualname__}"
+        return f"{first_home(named.__module__, named.__qualname__)}.{named.__qualname__}"
 
 
 class _Caller(Writer):

@@ -24,12 +24,12 @@ from penstock.errors import (
     TypeMismatch,
     UsageError,
 )
-from penstock.sources.kafka_client import as_ours, kafka, told
+from penstock.sinks.base import Batch, Mode, Sink, Target, Writer
+from penstock.sinks.columns import flow_of
+from penstock.sources.kafka.client import as_ours, kafka, told
 from penstock.spark.faults import carried, decode
 from penstock.spark.flow import Batches
-from penstock.streams.sinks.base import Batch, Mode, Sink, Target, Writer
-from penstock.streams.sinks.shape import flow_of
-from penstock.tables import Field, unknown_field
+from penstock.types.tables import Field, unknown_field
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -87,6 +87,7 @@ class KafkaSink(Sink):
     modes: ClassVar[frozenset[Mode]] = frozenset({"append", "update"})
 
     def __post_init__(self) -> None:
+        kafka()
         for name in _OURS:
             if name in self.conf:
                 raise ConfigError(f"{self}: conf sets {name}, which the sink sets itself")

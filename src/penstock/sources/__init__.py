@@ -1,7 +1,8 @@
 """Stateful, partitioned sources of streams.
 
 The ready-made sources are loaded when they are first used: importing this package costs next to nothing, and
-one that needs a client of its own asks for it only then. `penstock.sources.conformance` tests sources.
+one that needs a client of its own asks for it only then. Other packages bring more (`penstock.core.plugins`).
+`penstock.sources.conformance` tests sources.
 """
 
 from __future__ import annotations
@@ -9,25 +10,26 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from penstock.core.plugins import SOURCES, attribute
 from penstock.sources.base import Part, Rows, Source, StatefulSource
 from penstock.sources.state import State
 
 if TYPE_CHECKING:
-    from penstock.sources.files import DirectorySource
+    from penstock.sources.files.directory import DirectorySource
+    from penstock.sources.files.tail import Lines, TailSource
     from penstock.sources.journals import JournalSource
-    from penstock.sources.kafka import KafkaSource
-    from penstock.sources.postgres import PostgresSource
+    from penstock.sources.kafka.source import KafkaSource
+    from penstock.sources.postgres.source import PostgresSource
     from penstock.sources.rate import RateSource, Ticks
-    from penstock.sources.tail import Lines, TailSource
 
 _HOMES = {
-    "DirectorySource": "penstock.sources.files",
+    "DirectorySource": "penstock.sources.files.directory",
     "JournalSource": "penstock.sources.journals",
-    "KafkaSource": "penstock.sources.kafka",
-    "Lines": "penstock.sources.tail",
-    "PostgresSource": "penstock.sources.postgres",
+    "KafkaSource": "penstock.sources.kafka.source",
+    "Lines": "penstock.sources.files.tail",
+    "PostgresSource": "penstock.sources.postgres.source",
     "RateSource": "penstock.sources.rate",
-    "TailSource": "penstock.sources.tail",
+    "TailSource": "penstock.sources.files.tail",
     "Ticks": "penstock.sources.rate",
 }
 
@@ -50,7 +52,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module 'penstock.sources' has no attribute {name!r}")
+        return attribute(__name__, SOURCES, name)
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value

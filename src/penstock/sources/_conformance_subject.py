@@ -14,7 +14,7 @@ from penstock.errors import PenstockError
 from penstock.sources.base import Part, StatefulSource
 from penstock.sources.state import State, decode, encode
 from penstock.spark.fitting import fit, from_rows
-from penstock.tables import Table
+from penstock.types.tables import Table
 
 _PAUSE = 0.005
 _LIMITS = (1, 2, 1, 7, 40, 300)

@@ -19,14 +19,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 from penstock.sources.state import State
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.tables import Table
+    from penstock.types.tables import Table
 
 Rows: TypeAlias = "pa.RecordBatch | Sequence[Mapping[str, object]] | None"
 """What a poll brings: a record batch, rows as dictionaries by field, or None for nothing now."""
@@ -54,9 +55,10 @@ class Part(ABC):
     def poll(self, limit: int) -> Rows:
         """The next rows, at most ``limit`` of them (at least 1 is asked for); None if there are none now.
 
-        It should return soon (well within a second) with what there is: an epoch waits for it. An empty batch
-        counts as None. It is called again in the same epoch until it returns None, is finished, or the epoch
-        has all that it takes.
+        It should return soon (well within a second) with what there is: an epoch waits for it. If it does not
+        for many seconds, its process is ended, and the part is built and polled anew where no epoch waits for
+        it, however long it takes; `build_part` likewise. An empty batch counts as None. It is called again in
+        the same epoch until it returns None, is finished, or the epoch has all that it takes.
 
         An error fails the epoch of all parts; nothing is lost, and the epoch is tried again. Raise
         `penstock.TransientError` (or `ConnectionError`, `TimeoutError`) for what may pass by itself.
@@ -84,7 +86,7 @@ class Part(ABC):
         moves must hold more than that of `snapshot`. It may be called on a part that was just built from the
         last state: the one that was at work may be suspended in another Python worker, and is not asked. So
         it finds no lock or cursor to give back; that belongs into `suspend`. It is not called when an
-        instance dies.
+        instance dies, nor on a part that takes long: that moves with its last snapshot.
         """
         return self.snapshot()
 
@@ -119,11 +121,23 @@ class Source(ABC):
         """
         return {}
 
+    def reopens(self, before: Mapping[str, object]) -> bool:
+        """Whether parts that finished when `describe` said ``before`` may have more rows by now.
+
+        Asked when it says something else, which a person has accepted: a source that was given a later end.
+        If so, they are built again from their last states, and go on until they finish anew. If not, they
+        stay as they are, and the log says so.
+        """
+        del before
+        return False
+
     @abstractmethod
     def list_parts(self) -> Iterable[str]:
         """The names of the parts that there are now. A name means the same part for ever.
 
-        Called in the driver of one instance, at the start and then every few seconds (``stream.list_every``).
+        Called in the driver of one instance, at the start and then every few seconds (``stream.list_every``),
+        in a thread of its own beside the epochs: it may take long, and is not called again before it has
+        returned. An error is told (``penstock stream status``), and it is called again.
         New names are picked up while the stream runs. A name that is no longer listed goes on being read from
         its state until it finishes; one that has finished is remembered, and is not read again if it comes
         back.
@@ -140,3 +154,19 @@ class StatefulSource(Source):
         Called in a Python worker of an executor. ``state`` is what `snapshot` or `collect` gave, after it was
         stored: a tuple comes back as a list.
         """
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PartName:
+    """A part of a source of a stream."""
+
+    source: str
+    part: str
+
+    def __str__(self) -> str:
+        return f"{self.source}/{self.part}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        source, _, part = text.partition("/")
+        return cls(source, part)

@@ -45,7 +45,7 @@ class NotConforming(AssertionError):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class SourceCheck:
     """One rule and a source: call it, and it raises `NotConforming` unless the source follows the rule."""
 
     name: str
@@ -84,10 +84,10 @@ def check(
 
 def checks(
     source: StatefulSource, *, timeout: float = 10.0, quiet: float = 0.3, rows: int = 1000, parts: int = 4
-) -> Iterator[Check]:
+) -> Iterator[SourceCheck]:
     """Each rule as something to call, in an order in which the simplest complaint comes first."""
     subject = Subject(source, timeout, quiet, rows, parts)
-    return (Check(name, subject) for name in NAMES)
+    return (SourceCheck(name, subject) for name in NAMES)
 
 
 def _listing(subject: Subject) -> None:

@@ -20,17 +20,22 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from penstock.core.packages import need
 from penstock.errors import BadInput, DefinitionError
-from penstock.journals import Journals, names
-from penstock.journals.documents import META
-from penstock.journals.uuids import SECOND, time_clock
+from penstock.journals import Journals
+from penstock.journals.format import names
+from penstock.journals.format.hints import META
+from penstock.journals.format.uuids import SECOND, time_clock
 from penstock.sources.base import Source
-from penstock.tables import Table
+from penstock.types.tables import Table, refuse_zones
 
 Meta = Literal["uuid", "journal", "offset", "time", "producer"]
 """What there is to know of a document besides its fields."""
 
 QUEUES = 4
+_DAY = 86_400.0
+FORGET_AFTER = 7 * _DAY
+"""For how many seconds a journal must be gone until it is forgotten."""
 _WRONG = ("invalid", "gap", "disorder")
 _META: Mapping[str, tuple[str, pa.DataType]] = {
     "uuid": ("str", pa.string()),
@@ -54,7 +59,8 @@ class JournalSource(Source):
 
     Journals of a higher ``priority`` are read before those of a lower one. A document is read only when
     ``read_delay`` seconds have passed since its clock. Sources of a stream with the same priority and delay
-    form a cohort: transactions that reach over several of their journals become visible as a whole.
+    form a cohort: transactions that reach over several of their journals become visible as a whole, and in
+    all of those that read the same journal.
 
     Documents with a clock before ``not_before`` or from ``not_after`` on are left out. ``schema`` is a JSON
     schema that each document must fulfil; one that does not fails the epoch, or is counted and left out with
@@ -62,6 +68,10 @@ class JournalSource(Source):
     do documents of a producer that form no transactions, unless ``on_disorder="skip"``: then what is open
     there up to that document is left out, logged, and counted as one document. What other journals have of
     the same transaction is not.
+
+    A journal that is gone is forgotten when no listing has found it for ``forget_after`` seconds in which the
+    stream ran (None: never). If it comes back after that, documents that may have been read before are
+    refused.
     """
 
     grows = True
@@ -84,6 +94,7 @@ class JournalSource(Source):
         on_invalid: Literal["fail", "skip"] = "fail",
         on_gap: Literal["fail", "skip"] = "fail",
         on_disorder: Literal["fail", "skip"] = "fail",
+        forget_after: float | None = FORGET_AFTER,
     ) -> None:
         self.journals = Journals(os.fspath(root))
         self.table = table
@@ -100,6 +111,7 @@ class JournalSource(Source):
         self.on_invalid = on_invalid
         self.on_gap = on_gap
         self.on_disorder = on_disorder
+        self.forget_after = forget_after
         self._check()
 
     def __repr__(self) -> str:
@@ -146,13 +158,23 @@ class JournalSource(Source):
             raise DefinitionError(
                 f"{self!r}: read_delay is {self.read_delay}", hint="give seconds, 0 or more"
             )
+        # Clocks of writers may differ by a day. What is written after so long has a later clock than all that
+        # a journal had before it was gone.
+        if self.forget_after is not None and not self.forget_after >= _DAY:
+            raise DefinitionError(
+                f"{self!r}: forget_after is {self.forget_after}",
+                hint="give seconds, 86,400 (a day) or more; None for never",
+            )
         for name in (f"on_{wrong}" for wrong in _WRONG):
             if (value := getattr(self, name)) not in ("fail", "skip"):
                 raise DefinitionError(f"{self!r}: {name} is {value!r}", hint='write "fail" or "skip"')
+        if self.schema is not None:
+            need("journals", "a JSON schema")
         try:
             json.dumps(self.schema)
         except (TypeError, ValueError) as error:
             raise DefinitionError(f"{self!r}: the JSON schema is no JSON: {error}") from error
+        refuse_zones(repr(self), self.table)
         fields = self.table.input_schema()
         if META in fields.names and META not in self.meta:
             raise DefinitionError(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -22,10 +22,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.batch.pipeline.fingerprint.digests import code_digest
 from penstock.errors import DefinitionError, UsageError
-from penstock.pipeline.fingerprint import code_digest
 from penstock.sources.base import Part, StatefulSource
-from penstock.tables import Table
+from penstock.types.tables import Table
 
 if TYPE_CHECKING:
     from penstock.sources.state import State
@@ -96,6 +96,12 @@ class RateSource(StatefulSource):
             "keys": self.keys,
             "make": "ticks" if self.make is None else code_digest(self.make),
         }
+
+    def reopens(self, before: Mapping[str, object]) -> bool:
+        """Whether the parts have become longer, and are the same otherwise."""
+        now, was = self.describe(), before.get("rows")
+        same = all(now[key] == before.get(key) for key in now if key not in ("rows", "parts", "per second"))
+        return same and isinstance(was, int) and (self.rows is None or self.rows > was)
 
     def list_parts(self) -> list[str]:
         return [str(index) for index in range(self.parts)]

@@ -63,7 +63,7 @@ def decode(part: str, text: str) -> State:
         raise BadState(
             f"the state of part {part!r} has version {version[:20]!r}, and this version of Penstock knows "
             f"{_VERSION}",
-            hint="run the same version of Penstock on all instances, not an older one than before",
+            hint="upgrade Penstock: run the same version on all instances, not an older one than before",
         )
     try:
         return _in(json.loads(body))

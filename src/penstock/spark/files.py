@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
+from penstock.core.arrow_data import sound
 from penstock.errors import CorruptFile, PenstockError, UsageError
 from penstock.spark import jvm_parquet, records
 from penstock.spark.faults import decode
 from penstock.spark.flow import Batches, Flow, Scan
 from penstock.spark.session import is_local
-from penstock.storage import FileRecord, Sink, Storage
+from penstock.storage import FileRecord, FileWriter, Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,10 +94,10 @@ class IpcSplit:
             ):
                 read = 0
                 for number in range(reader.num_record_batches):
-                    batch = reader.get_batch(number)
+                    batch = sound(reader.get_batch(number))
                     read += batch.num_rows
                     yield batch.select(list(self.columns))
-        except (OSError, pa.ArrowInvalid, ValueError) as error:
+        except (OSError, pa.ArrowException, ValueError) as error:
             raise CorruptFile(f"{where} cannot be read: {error}") from error
         if read != self.record.rows:
             raise CorruptFile(f"{where} has {read} rows, not {self.record.rows}")
@@ -125,7 +126,7 @@ class _Writer:
             rows = self._write(sink, first, batches)
         yield records.batch([(part, sink.record(path, rows))])
 
-    def _write(self, sink: Sink, first: pa.RecordBatch, rest: Batches) -> int:
+    def _write(self, sink: FileWriter, first: pa.RecordBatch, rest: Batches) -> int:
         rows = 0
         file = pa.PythonFile(sink, mode="w")
         if self.format == "arrow":

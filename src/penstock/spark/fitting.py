@@ -26,11 +26,22 @@ def fit(table: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         name, column = f"{table}.{field.name}", batch.column(field.name)
         if not _of_one_kind(column.type, field.type):
             raise TypeMismatch(
-                f"{name} is {column.type}, declared as {field.type}", hint="cast it in the transform"
+                f"{name} is {column.type}, declared as {field.type}", hint=_mend(column.type, field.type)
             )
         _check_nulls(name, field, column)
         columns.append(column if column.type == field.type else _cast(name, column, field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _mend(have: pa.DataType, want: pa.DataType) -> str:
+    if pa.types.is_timestamp(have) and pa.types.is_timestamp(want):
+        if have.tz is None:
+            return (
+                'say its zone with pc.assume_timezone(column, "UTC"), or declare it as '
+                "Annotated[datetime, Timestamp(naive=True)]"
+            )
+        return "take the zone off with pc.local_timestamp(column), or declare it as datetime"
+    return "cast it in the transform"
 
 
 def from_rows(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from penstock.spark.faults import carried
 from penstock.spark.fitting import fit
-from penstock.tables import spark_schema
+from penstock.types.tables import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,7 +25,7 @@ Batches = Iterator[pa.RecordBatch]
 Step = Callable[[Batches], Batches]
 
 
-class Split(Protocol):
+class ScanSplit(Protocol):
     """The share of a scan that one task reads. It travels to the executor pickled."""
 
     @property
@@ -45,7 +45,7 @@ class Scan:
     """
 
     schema: pa.Schema
-    cut: Callable[[Sequence[str]], Sequence[Split]]
+    cut: Callable[[Sequence[str]], Sequence[ScanSplit]]
     kept: object = None
     native: Callable[[SparkSession, Sequence[str]], DataFrame] | None = None
 
@@ -53,7 +53,7 @@ class Scan:
         wanted = set(columns)
         return replace(self, schema=pa.schema([f for f in self.schema if f.name in wanted]))
 
-    def splits(self) -> Sequence[Split]:
+    def splits(self) -> Sequence[ScanSplit]:
         return self.cut(self.schema.names)
 
 
@@ -92,7 +92,7 @@ class Flow:
             return self
         schema = pa.schema([self.schema.field(name) for name in names])
         if self.steps:
-            return self.then(Project(tuple(names)), schema)
+            return self.then(SelectColumns(tuple(names)), schema)
         if isinstance(self.origin, Scan):
             return Flow(self.table, self.origin.select(names), schema)
         return Flow(self.table, self.origin.select(*names), schema)
@@ -120,7 +120,7 @@ class _Task:
     """What one Spark task does: read its split (or take the batches it is given), then the steps."""
 
     steps: tuple[Step, ...]
-    splits: tuple[Split, ...] | None = None
+    splits: tuple[ScanSplit, ...] | None = None
 
     def __call__(self, batches: Batches) -> Batches:
         with carried("task"):
@@ -131,14 +131,14 @@ class _Task:
             yield from batches
 
 
-def _read(splits: Sequence[Split], seeds: Batches) -> Batches:
+def _read(splits: Sequence[ScanSplit], seeds: Batches) -> Batches:
     for seed in seeds:
         for number in seed.column(0).to_pylist():
             yield from splits[number].batches()
 
 
 @dataclass(frozen=True, slots=True)
-class Project:
+class SelectColumns:
     """A step that keeps some columns."""
 
     columns: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Rows that are in the JVM go to Parquet through Spark's own writer.
+"""Parquet files: Spark's own writer for rows that are in the JVM, and what a footer tells.
 
 What Spark wrote is then *sealed*: made durable, hashed and counted. A null where none is allowed is
 found in the footers, where it costs nothing; only nested types need an expression in the plan.
@@ -19,7 +19,6 @@ from penstock.errors import CorruptFile, NullInField
 from penstock.spark import records
 from penstock.spark.faults import encode
 from penstock.spark.flow import Flow
-from penstock.spark.footers import has_nulls
 from penstock.spark.paths import for_spark
 from penstock.spark.session import is_local
 from penstock.storage import FileRecord, Storage
@@ -130,3 +129,20 @@ def _forbidden_null(column: Column, have: DataType, nullable: bool, want: pa.Fie
         if _forbidden_null(F.lit(None), of, holds_null, kind) is not None:
             found.append(F.exists(column, lambda e: _forbidden_null(e, of, holds_null, kind)))  # type: ignore[arg-type,return-value]
     return F.coalesce(reduce(or_, found), F.lit(False)) if found else None
+
+
+def has_nulls(metadata: pq.FileMetaData, column: str) -> bool | None:
+    """Whether a column that is not nested has nulls; None where the footer does not tell.
+
+    Writers leave the count out with the other statistics, for example when values are very long.
+    """
+    answer: bool | None = False
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        chunks = (group.column(i) for i in range(group.num_columns))
+        statistics = next(c for c in chunks if c.path_in_schema == column).statistics
+        if statistics is None or not statistics.has_null_count:
+            answer = None
+        elif statistics.null_count:
+            return True
+    return answer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import logging
 import os
 import pickle
 import re
@@ -10,7 +10,7 @@ import shlex
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
 
 from penstock.config import SparkConfig, is_secret
-from penstock.errors import MissingPackage, UsageError
-from penstock.spark import cds, java
+from penstock.core.packages import need
+from penstock.errors import UsageError
+from penstock.spark import cds, java, stderr
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 T = TypeVar("T")
@@ -35,6 +36,13 @@ _CONNECT_PORT = 15002
 _PATIENCE = 10.0
 
 _OURS = "spark.penstock.settings"
+
+AUTHENTICATED = {
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    "spark.network.crypto.saslFallback": "false",
+}
+"""Nobody talks to Spark's ports, or listens, who does not know its secret."""
 
 # Settings that results depend on.
 _RESULT_SETTINGS = {
@@ -60,6 +68,9 @@ _CLASSIC_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.structuredLogging.enabled": "false",
+    # The parser remembers every turn that it took. Statements of many kinds filled 600 MB with that.
+    "spark.sql.parser.manageParserCaches": "true",
+    "spark.sql.parser.parserDfaCacheFlushRatio": "20",
     # Each keeps a thread per waiting stage by default: several hundred were seen.
     "spark.sql.shuffleExchange.maxThreadThreshold": _THREADS,
     "spark.sql.resultQueryStage.maxThreadThreshold": _THREADS,
@@ -123,6 +134,20 @@ def cancel_tag(spark: SparkSession, tag: str) -> None:
         spark.interruptTag(tag)
     else:
         spark.sparkContext.cancelJobsWithTag(tag)
+
+
+def waits_for_cores(spark: SparkSession, tag: str) -> bool:
+    """Whether tasks of jobs under ``tag`` wait for a core. A Connect server does not tell: it may be."""
+    if is_connect(spark):
+        return True
+    context = spark.sparkContext
+    jobs = cast("Any", context)._jsc.sc().statusTracker().getJobIdsForTag(tag)  # noqa: SLF001
+    tracker = context.statusTracker()
+    active = set(tracker.getActiveStageIds())
+    infos = filter(None, (tracker.getJobInfo(job) for job in jobs))
+    stages = {stage for info in infos for stage in info.stageIds} & active
+    found = filter(None, (tracker.getStageInfo(stage) for stage in stages))
+    return any(each.numTasks > each.numCompletedTasks + each.numActiveTasks for each in found)
 
 
 def cancel_all(spark: SparkSession) -> None:
@@ -192,19 +217,6 @@ def estimated_bytes(frame: DataFrame) -> int | None:
     return int(str(plan.stats().sizeInBytes()))
 
 
-def text_array(values: Sequence[str | None]) -> Column:
-    """A literal of texts in a classic session. PySpark makes none in which a NULL stands beside values."""
-    from pyspark import SparkContext
-    from pyspark.sql.classic.column import Column as ClassicColumn
-
-    context = cast("Any", SparkContext._active_spark_context)  # noqa: SLF001
-    gateway, jvm = context._gateway, context._jvm  # noqa: SLF001
-    texts = gateway.new_array(jvm.java.lang.String, len(values))
-    for number, value in enumerate(values):
-        texts[number] = value
-    return ClassicColumn(jvm.org.apache.spark.sql.functions.lit(texts))
-
-
 class Shared(Protocol[T_co]):
     """A value that functions running on executors may capture, sent to each of them once."""
 
@@ -257,12 +269,7 @@ def _cores() -> int:
 
 
 def _connect(config: SparkConfig) -> SparkSession:
-    needed = {"grpc": "grpcio", "grpc_status": "grpcio-status", "google.rpc": "googleapis-common-protos"}
-    missing = [package for module, package in needed.items() if not _installed(module)]
-    if missing:
-        raise MissingPackage(
-            f"a Spark Connect URL needs {', '.join(missing)}", hint="pip install 'penstock[connect]'"
-        )
+    need("connect", "a Spark Connect URL")
     from pyspark.sql import SparkSession
 
     _check_answers(config.master)
@@ -285,13 +292,6 @@ def _check_answers(url: str) -> None:
         ) from error
 
 
-def _installed(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
-
-
 def _classic(config: SparkConfig, app_name: str, use_archive: bool) -> SparkSession:
     cores = local_cores(config.master)
     settings = {
@@ -302,6 +302,7 @@ def _classic(config: SparkConfig, app_name: str, use_archive: bool) -> SparkSess
         **(_local_settings(cores) if cores else {}),
         **config.conf,
     }
+    _quiet()
     runtime = java.find()
     own = config.conf.get("spark.driver.extraJavaOptions", "")
     options = _jvm_options(config, runtime, cores is not None and use_archive)
@@ -312,8 +313,15 @@ def _classic(config: SparkConfig, app_name: str, use_archive: bool) -> SparkSess
     else:
         environ["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
     secrets = {key: settings.pop(key) for key in list(settings) if is_secret(key)}
-    with _secrets_file(secrets) as arguments, _environment(environ | arguments):
+    with _secrets_file(secrets) as arguments, _environment(environ | arguments), stderr.relayed():
         return _launch(settings)
+
+
+def _quiet() -> None:
+    """Keep py4j from printing the errors that it also raises, unless somebody wants to see them."""
+    bridge = logging.getLogger("py4j")
+    if bridge.level == logging.NOTSET:
+        bridge.setLevel(logging.CRITICAL)
 
 
 def _launch(settings: Mapping[str, str]) -> SparkSession:
@@ -329,6 +337,8 @@ def _local_settings(cores: int) -> dict[str, str]:
     return {
         "spark.driver.host": _LOOPBACK,
         "spark.driver.bindAddress": _LOOPBACK,
+        # Its ports are open to everybody on this machine; Spark makes a secret of its own for one process.
+        **AUTHENTICATED,
         # Re-planning after each shuffle costs more than it saves on one machine.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": str(cores),
@@ -336,9 +346,11 @@ def _local_settings(cores: int) -> dict[str, str]:
 
 
 def _jvm_options(config: SparkConfig, runtime: java.Java, use_archive: bool) -> list[str]:
-    options = [f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"]
+    # Java's own warnings must not stand among the lines of --json.
+    options = [f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}", "-XX:+DisplayVMOutputToStderr"]
     if config.fast_start:
-        options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+        # With one compiler Java reserves 48 MB for code, and compiles nothing more when they are full.
+        options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=240m"]
     if use_archive:
         if path := cds.archive(runtime):
             options += cds.flags(path)

@@ -1,46 +1,54 @@
 """PostgreSQL's SQL said in Spark's, with the meaning that PostgreSQL gives it.
 
-Right, or refused: what has no rule here raises `SqlError` 0A000. The rules are in `penstock.dialect.spark`,
-by subject; they compile a tree of `penstock.dialect.postgres` bottom up, with the types that PostgreSQL would
-find, since what an operator means hangs on them: ``7 / 2`` is 3, ``date - date`` a number of days.
+Right, or refused: what has no rule here raises `SqlError` 0A000. The rules are in `penstock.sql.rules`,
+by subject; they compile a tree of `penstock.sql.parse.postgres` bottom up, with the types that PostgreSQL
+would find, since what an operator means hangs on them: ``7 / 2`` is 3, ``date - date`` a number of days.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from sqlglot import exp
 
-from penstock.dialect.spark import (  # noqa: F401 - each brings its rules
-    aggregates,
-    arrays,
-    dates,
-    fields,
-    functions,
-    json,
-    literals,
-    maths,
-    membership,
-    patterns,
-    strings,
-    windows,
-)
-from penstock.dialect.spark.core import Context, Scope, Target, name_of
-from penstock.dialect.spark.queries import query
 from penstock.errors import SqlError
+from penstock.sql.rules import functions  # noqa: F401 - each of these brings its rules
+from penstock.sql.rules.core import Context, NameScope, SparkRelation, name_of
+from penstock.sql.rules.json import access, making  # noqa: F401
+from penstock.sql.rules.queries import aggregates, membership, windows  # noqa: F401
+from penstock.sql.rules.queries.queries import query
+from penstock.sql.rules.text import patterns, quotes, strings  # noqa: F401
+from penstock.sql.rules.time import dates, durations, fields  # noqa: F401
+from penstock.sql.rules.values import arrays, literals, maths  # noqa: F401
 
-__all__ = ["Target", "respell", "translate"]
+__all__ = ["SparkRelation", "respell", "translate"]
 
-Lookup = Callable[[tuple[str, ...]], Target | None]
+Lookup = Callable[[tuple[str, ...]], SparkRelation | None]
 
 
-def translate(tree: exp.Expression, *, target: Lookup, parameters: Sequence[str] = ()) -> str:
+def translate(
+    tree: exp.Expression,
+    *,
+    target: Lookup,
+    parameters: Sequence[str] = (),
+    values: Mapping[int, object] = {},
+    session: Mapping[str, str] | None = None,
+) -> str:
     """Spark SQL for a query in PostgreSQL's.
 
     ``target`` gives the relation of a name, ``parameters`` the Spark types of ``$1``, ``$2`` …, bound as
-    ``:p1``, ``:p2`` …. Columns of the result come in PostgreSQL's order; their names may differ.
+    ``:p1``, ``:p2`` …. Those of ``values`` stand in the text instead, which is good for these values only.
+    ``session`` says what ``user`` and its like mean. Columns of the result come in PostgreSQL's order; their
+    names may differ.
     """
-    context = Context(target=target, parameters=parameters, scope=Scope(), queries=query)
+    context = Context(
+        target=target,
+        parameters=parameters,
+        scope=NameScope(),
+        queries=query,
+        values=values,
+        session=session,
+    )
     try:
         return query(context, tree).sql
     except RecursionError:

@@ -17,9 +17,9 @@ import threading
 import time
 from typing import ClassVar
 
-from penstock.errors import SessionLost, UsageError
+from penstock.errors import SessionLost, StoreUnavailable, UsageError
+from penstock.store.backends import MAX_DOCUMENT
 from penstock.store.base import Store, Write
-from penstock.store.keys import MAX_DOCUMENT
 
 Stores = tuple[Store, Store]
 
@@ -227,14 +227,17 @@ class StoreConformance:
     def test_no_increment_is_lost(self, stores: Stores) -> None:
         each, threads = 40, 6
         stores[0].cas("n", 0, b"0")
+        doubtful: list[int] = []
         workers = [
-            threading.Thread(target=_increment, args=(stores[i % 2], "n", each)) for i in range(threads)
+            threading.Thread(target=_increment, args=(stores[i % 2], "n", each, doubtful))
+            for i in range(threads)
         ]
         for worker in workers:
             worker.start()
         for worker in workers:
             worker.join()
-        assert _value(stores[0], "n") == str(each * threads).encode()
+        found = int(_value(stores[0], "n"))
+        assert each * threads <= found <= each * threads + len(doubtful)
 
     def test_only_one_creates(self, stores: Stores) -> None:
         won: list[int] = []
@@ -250,12 +253,19 @@ class StoreConformance:
         assert [b"%d" % i for i in won] == [_value(stores[0], "once")]
 
 
-def _increment(store: Store, key: str, times: int) -> None:
+def _increment(store: Store, key: str, times: int, doubtful: list[int]) -> None:
+    """Count up so often that the store says so; of further writes it may say that it does not know."""
     done = 0
     while done < times:
-        document = store.get(key)
-        assert document is not None
-        done += store.cas(key, document.version, b"%d" % (int(document.value) + 1)) is not None
+        try:
+            document = store.get(key)
+            assert document is not None
+            done += store.cas(key, document.version, b"%d" % (int(document.value) + 1)) is not None
+        except StoreUnavailable:
+            doubtful.append(done)
+            # A store that cannot tell of every second write would pass everything.
+            if len(doubtful) > times:
+                raise
 
 
 def _must(version: int | None) -> int:

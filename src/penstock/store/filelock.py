@@ -33,13 +33,29 @@ class FileLock:
         # Threads may write until the very end, and the system closes it then anyway.
         self._close.atexit = False
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Hold the lock for a block. Raises `StoreUnavailable` when it cannot be had in time."""
-        if not self._threads.acquire(timeout=self._timeout):
-            raise self._given_up()
+    @property
+    def descriptor(self) -> int:
+        """The open file, for those who keep something in it."""
+        return self._descriptor
+
+    def is_at_its_path(self) -> bool:
+        """Whether the file was not removed, or replaced by another one."""
         try:
-            self._acquire()
+            return os.path.samestat(os.fstat(self._descriptor), self._path.stat())
+        except FileNotFoundError:
+            return False
+
+    @contextmanager
+    def held(self, timeout: float | None = None) -> Iterator[None]:
+        """Hold the lock for a block. Raises `StoreUnavailable` when it cannot be had in time.
+
+        ``timeout`` is for this block, where it is another one than that of the lock.
+        """
+        patience = self._timeout if timeout is None else timeout
+        if not self._threads.acquire(timeout=patience):
+            raise self._given_up(patience)
+        try:
+            self._acquire(patience)
             try:
                 yield
             finally:
@@ -50,23 +66,23 @@ class FileLock:
     def close(self) -> None:
         self._close()
 
-    def _acquire(self) -> None:
+    def _acquire(self, timeout: float) -> None:
         deadline: float | None = None
         while True:
             try:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             except BlockingIOError:
-                deadline = deadline or time.monotonic() + self._timeout
+                deadline = deadline or time.monotonic() + timeout
                 if time.monotonic() > deadline:
-                    raise self._given_up() from None
+                    raise self._given_up(timeout) from None
                 time.sleep(random.uniform(0.00005, 0.0004))
 
-    def _given_up(self) -> StoreUnavailable:
+    def _given_up(self, timeout: float) -> StoreUnavailable:
         holder = self._holder()
         who = f"process {holder}" if holder else "another process"
         return StoreUnavailable(
-            f"{who} has held {self._path} for more than {self._timeout:g} s",
+            f"{who} has held {self._path} for more than {timeout:g} s",
             hint=f"if {who} is stopped, continue it (kill -CONT) or end it; the lock then frees itself",
         )
 

@@ -8,9 +8,8 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 
+from penstock.store.backends import KeptSession, check_ttl, check_writes, session_lost
 from penstock.store.base import Change, Changes, Document, Session, Store, Write
-from penstock.store.keys import check_ttl, check_writes
-from penstock.store.sessions import KeptSession, session_lost
 
 
 class MemoryStore(Store):

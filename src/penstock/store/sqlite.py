@@ -18,12 +18,10 @@ from typing import Any
 
 import apsw
 
+from penstock.core import clocks
 from penstock.errors import UsageError
-from penstock.store import clock
+from penstock.store.backends import LAST, KeptSession, check_ttl, check_writes, session_lost, survive_forks
 from penstock.store.base import Change, Changes, Document, Session, Store, Write
-from penstock.store.forks import survive_forks
-from penstock.store.keys import LAST, check_ttl, check_writes
-from penstock.store.sessions import KeptSession, session_lost
 from penstock.store.sqlite_file import Handle, explain, scalar
 
 _POLL = 0.05
@@ -36,7 +34,7 @@ _GET = "SELECT key, value, version FROM documents WHERE key = ? AND value IS NOT
 _CREATE = """INSERT INTO documents (key, value, version) VALUES (?1, ?2, ?3) ON CONFLICT (key)
     DO UPDATE SET value = ?2, version = ?3 WHERE documents.value IS NULL"""
 _UPDATE = "UPDATE documents SET value = ?, version = ? WHERE key = ? AND version = ? AND value IS NOT NULL"
-_LIST = """SELECT key, value, version FROM documents
+_LIST = """SELECT key, value, version FROM documents INDEXED BY documents_living
     WHERE key >= ? AND key > ? AND key < ? AND value IS NOT NULL ORDER BY key LIMIT ?"""
 _WATCH = """SELECT key, value, version FROM documents INDEXED BY documents_version
     WHERE version > ? AND key >= ? AND key < ? ORDER BY version LIMIT ?"""
@@ -224,4 +222,4 @@ class SqliteStore(Store):
 
 
 def _times() -> dict[str, Any]:
-    return {"now": clock.now(), "boot": clock.boot()}
+    return {"now": clocks.now(), "boot": clocks.boot()}

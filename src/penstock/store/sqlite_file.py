@@ -17,6 +17,8 @@ _APPLICATION = 0x50454E53
 _FORMAT = 1
 _LOCK_TIMEOUT = 5.0
 
+# Not part of the format: a store of an earlier release gets it when it is opened, and that release keeps it.
+_LIVING = "CREATE INDEX IF NOT EXISTS documents_living ON documents (key) WHERE value IS NOT NULL"
 _SCHEMA = f"""
 CREATE TABLE documents (key TEXT NOT NULL UNIQUE, value BLOB, version INTEGER NOT NULL);
 CREATE UNIQUE INDEX documents_version ON documents (version);
@@ -84,6 +86,7 @@ def _prepare(connection: apsw.Connection, path: Path) -> None:
             hint="upgrade Penstock, or choose another store URL",
         )
     connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(_LIVING)
 
 
 def scalar(connection: apsw.Connection, query: str) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -15,32 +16,32 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import penstock
-from penstock.cluster.model import Decision, Member
-from penstock.cluster.node import Node
 from penstock.config import Config
+from penstock.control.cluster.node import Node
+from penstock.control.cluster.rules.model import Decision, Member
 from penstock.errors import PenstockError, StoreUnavailable
 from penstock.spark import session
 from penstock.spark.sharing import check_shared
 from penstock.store import Store
 from penstock.streams import registry
-from penstock.streams.allowance import Allowance
-from penstock.streams.chronicle import Chronicle
-from penstock.streams.events import Listener, joined, logged, problem
-from penstock.streams.ingest import Ingestion, Limits
-from penstock.streams.log import EpochLog
+from penstock.streams.ingest.epoch_job import Ingestion
+from penstock.streams.ingest.epoch_tasks import PollLimits
+from penstock.streams.ingest.pacing import Allowance, StreamRhythm
+from penstock.streams.ingest.slow_polls import SlowPolls
+from penstock.streams.ingest.worker import StreamWorker
+from penstock.streams.log.epoch_log import EpochLog
+from penstock.streams.log.retention import LogRetention
+from penstock.streams.log.spark_source import reading
 from penstock.streams.model import END, SCOPE
-from penstock.streams.outputs import Outputs
+from penstock.streams.outputs.running_outputs import RunningOutputs, reserve
 from penstock.streams.place import Place
-from penstock.streams.reader import reading
-from penstock.streams.reserving import reserve
-from penstock.streams.retention import Keeper
-from penstock.streams.rhythm import StreamRhythm
-from penstock.streams.worker import StreamWorker
+from penstock.streams.views.epoch_events import EpochEvents
+from penstock.streams.views.events import Listener, joined, logged, problem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.streams.stream import Stream
+    from penstock.streams.api.stream import Stream
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +51,8 @@ _STEP = 0.2
 _KEEP_EVERY = 2.0
 _LOOK_EVERY = 0.5
 _PATIENCE = 20.0
+_POLLS = 1 / 3
+"""What an epoch's polls may take of the time between ``stream.max_seconds`` and the barrier's time-out."""
 
 
 class StreamInstance:
@@ -71,6 +74,8 @@ class StreamInstance:
         self._given = spark
         self._listener = listener
         self._wanted: registry.Wanted = "running"
+        self._requests = 0
+        self._outputs: RunningOutputs | None = None
         self._dropped = False
         self._asked = threading.Event()
         self._over = threading.Event()
@@ -94,19 +99,21 @@ class StreamInstance:
             log = EpochLog(store, storage, layout)
             reserve(log, self._stream)
             ingestion = Ingestion(spark, layout.id, self._stream.sources, storage)
-            outputs = Outputs(
+            slow = Ingestion(spark, layout.id, self._stream.sources, storage, "beside", spare=1)
+            outputs = RunningOutputs(
                 spark,
                 store,
                 storage,
                 layout,
                 self._member,
                 self._stream.outputs,
-                reading(spark, self._place, self._stream),
+                reading(self._place, self._stream),
                 self._listener,
             )
+            self._outputs = outputs
             ingestion.warm_up()
             settings = self._config.stream
-            limits = Limits(settings.max_rows, settings.max_bytes, settings.max_seconds)
+            limits = PollLimits(settings.max_rows, settings.max_bytes, settings.max_seconds)
             worker = _Worker(
                 self._member,
                 self._stream.sources,
@@ -116,15 +123,19 @@ class StreamInstance:
                 Allowance(limits, lambda: settings.queue_bytes - log.size(), settings.queue_bytes),
                 settings.list_every,
                 self._since,
+                time.monotonic,
+                lambda said: self._listener(problem(said)),
+                None,
+                SlowPolls(slow, storage, layout, self._polls_within),
                 outputs=outputs,
             )
-            chronicle = Chronicle(worker, lambda: self._node.control.assignment, self._listener)
+            epoch_events = EpochEvents(worker, lambda: self._node.control.assignment, self._listener)
             rhythm = StreamRhythm(
                 settings.epoch_every,
                 settings.max_rows,
                 settings.max_bytes,
                 self._goes_on,
-                chronicle.decided,
+                epoch_events.decided,
             )
             member = Member(self._member, "", penstock.__version__, role="stream")
             cluster = replace(self._config.cluster, name=layout.cluster)
@@ -133,14 +144,16 @@ class StreamInstance:
             )
             return self._take_part(store, log, outputs, worker)
 
-    def _take_part(self, store: Store, log: EpochLog, outputs: Outputs, worker: StreamWorker) -> Ending:
+    def _take_part(
+        self, store: Store, log: EpochLog, outputs: RunningOutputs, worker: StreamWorker
+    ) -> Ending:
         self._heed(store)
         # Here and not in a thread: an id that is taken is an error of this call.
         self._node.pulse()
         self._node.start()
         self._listener(joined(self._stream.name, self._member))
         settings = self._config.stream
-        keeper = Keeper(log, age=settings.retain_for, size=settings.retain_bytes)
+        keeper = LogRetention(log, age=settings.retain_for, size=settings.retain_bytes)
         steps: dict[str, tuple[Callable[[], object], float]] = {
             "wishes": (lambda: self._heed(store), _LOOK_EVERY),
             "outputs": (lambda: self._run_outputs(outputs, log), _STEP),
@@ -176,11 +189,14 @@ class StreamInstance:
             self._dropped = True
             raise registry.removed(self._stream.name)
         self._wanted = record.wanted
+        if self._outputs is not None and record.requests != self._requests:
+            self._outputs.retry()
+        self._requests = record.requests
 
-    def _run_outputs(self, outputs: Outputs, log: EpochLog) -> None:
+    def _run_outputs(self, outputs: RunningOutputs, log: EpochLog) -> None:
         outputs.step(self._node.control.assignment, self._node.session, log.end() if self._ended else None)
 
-    def _keep(self, keeper: Keeper) -> None:
+    def _keep(self, keeper: LogRetention) -> None:
         if self._node.leadership is not None:
             keeper.tidy()
 
@@ -213,6 +229,12 @@ class StreamInstance:
     def _ended(self) -> bool:
         return self._node.room.newest.scope(SCOPE).watermark == END
 
+    @property
+    def _polls_within(self) -> float:
+        """How many seconds the polls of an epoch may take: they are ended while there is time to answer."""
+        least = self._config.stream.max_seconds
+        return least + max(least, self._config.cluster.barrier_timeout - least) * _POLLS
+
     def _goes_on(self) -> bool:
         return self._wanted == "running" and not self._ended
 
@@ -237,7 +259,7 @@ class StreamInstance:
 class _Worker(StreamWorker):
     """A worker whose outputs stop with it when the instance is fenced."""
 
-    def __init__(self, *arguments: object, outputs: Outputs) -> None:
+    def __init__(self, *arguments: object, outputs: RunningOutputs) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
         self._outputs = outputs
 

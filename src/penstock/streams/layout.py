@@ -93,6 +93,11 @@ class Layout:
         return f"{grouped(self.rows, group_of(epoch))}/{epoch:016}"
 
     @property
+    def polled(self) -> str:
+        """Rows that are not of an epoch yet: see `streams.ingest.slow_polls`."""
+        return f"{self.root}/polled"
+
+    @property
     def portions(self) -> str:
         return f"{self.root}/portions"
 
@@ -108,6 +113,16 @@ class Layout:
 
     def finished_file(self, epoch: int, member: str, session: str) -> str:
         return f"{grouped(self.states, group_of(epoch))}/{epoch:016}-{member}-{session}-finished.json"
+
+    @property
+    def finished(self) -> str:
+        return f"{self.root}/finished"
+
+    def epoch_finished(self, epoch: int) -> str:
+        return grouped(self.finished, group_of(epoch))
+
+    def finished_segment(self, epoch: int, member: str, session: str, number: int) -> str:
+        return f"{self.epoch_finished(epoch)}/{epoch:016}-{member}-{session}-{number}.json"
 
     def report_file(self, epoch: int, member: str, session: str) -> str:
         return f"{grouped(self.states, group_of(epoch))}/{epoch:016}-{member}-{session}-report.json"
@@ -128,6 +143,9 @@ class Layout:
 
     def listing(self, epoch: int, member: str, session: str) -> str:
         return f"{grouped(self.listings, group_of(epoch))}/{epoch:016}-{member}-{session}.json"
+
+    def absent_file(self, epoch: int, member: str, session: str) -> str:
+        return f"{grouped(self.listings, group_of(epoch))}/{epoch:016}-{member}-{session}-absent.json"
 
     @property
     def log(self) -> str:

@@ -1,8 +1,8 @@
 """What a stream's epochs consist of, as values.
 
-An instance answers a barrier with two short texts (see `penstock.cluster.model.Ack`): where it *stands* (its
-frontier), and what it *brought* (its files). Both point to files in storage, so that the store's documents
-stay small whatever the number of parts and rows.
+An instance answers a barrier with two short texts (see `penstock.control.cluster.rules.model.Ack`): where it
+*stands* (its frontier), and what it *brought* (its files). Both point to files in storage, so that the
+store's documents stay small whatever the number of parts and rows.
 """
 
 from __future__ import annotations
@@ -81,6 +81,8 @@ class Brought:
     rows: int
     bytes: int
     late: int = 0
+    watermarks: Mapping[str, int] = field(default_factory=dict)
+    """By source, the event time below which rows of this epoch are late (see `streams.ingest.watermarks`)."""
 
     def files(self, storage: Storage) -> tuple[RowFile, ...]:
         """The row files."""
@@ -99,11 +101,23 @@ class Brought:
 class Standing:
     """Where one instance stands after an epoch.
 
-    ``states`` points to the states of its parts, ``listing`` to the list of all parts if it is the one who
-    lists. ``newest`` is by source the greatest event time of the whole stream, as far as this instance
-    knows. ``finished`` points to the states of parts that have finished, which never change: ``states`` has
-    the others. ``report`` says what it read of journals, and ``session`` where their shuffle stands if it is
-    the one who writes that down.
+    ``states`` points to the states of its parts that go on, ``finished`` to those that do not (see
+    `streams.ingest.finished_parts`), and ``listing`` to the parts that it has just found: their owners have
+    them among their states one epoch later. ``newest`` is by source the greatest event time of the whole
+    stream, as far as this instance knows. ``report`` says what it read of journals, and ``session`` where
+    their shuffle stands if it is the one who writes that down.
+
+    ``low`` is by source the time before which no row of this instance's parts is expected any more, and
+    ``watermark`` the one below which rows of this epoch are late (see `streams.ingest.watermarks`). ``open``
+    is the number of its parts that go on; None in what was written before it was counted. ``problems`` says
+    by source why it cannot be listed.
+
+    ``absent`` points to how long journals of the sources that it lists were missing, and ``floors`` has by
+    source the greatest clock of the journals that were forgotten, as far as this instance knows (see
+    `streams.ingest.absent_journals`); in ``listing`` stand also those that it has just forgotten. ``looked``
+    is by source what it had brought when each of this instance's journals was last read to its end (see
+    `streams.ingest.watermarks`). ``beside`` is the epoch in which a job was begun that is still under way
+    (see `streams.ingest.slow_polls`).
     """
 
     states: Pointer | None = None
@@ -112,35 +126,51 @@ class Standing:
     finished: Pointer | None = None
     report: Pointer | None = None
     session: Pointer | None = None
+    low: Mapping[str, int] = field(default_factory=dict)
+    watermark: Mapping[str, int] = field(default_factory=dict)
+    open: int | None = None
+    problems: Mapping[str, str] = field(default_factory=dict)
+    absent: Pointer | None = None
+    floors: Mapping[str, int] = field(default_factory=dict)
+    looked: Mapping[str, int] = field(default_factory=dict)
+    beside: int | None = None
 
     @property
     def pointers(self) -> tuple[Pointer, ...]:
         """All files that it needs."""
-        each = (self.states, self.finished, self.listing, self.report, self.session)
+        each = (self.states, self.finished, self.listing, self.report, self.session, self.absent)
         return tuple(pointer for pointer in each if pointer is not None)
 
-    @property
-    def parts(self) -> tuple[Pointer, ...]:
-        """The files that hold states of parts."""
-        return tuple(each for each in (self.states, self.finished) if each is not None)
-
     def encode(self) -> str:
-        return _dump(asdict(self))
+        return _dump(
+            {name: value for name, value in asdict(self).items() if value is not None and value != {}}
+        )
 
     @classmethod
     def decode(cls, text: str) -> Self:
         found = _load(text)
-        named = ((name, found.get(name)) for name in ("states", "listing", "finished", "report", "session"))
-        pointers = {name: Pointer(**value) if value else None for name, value in named}
+        names = ("states", "listing", "finished", "report", "session", "absent")
+        pointers = {name: Pointer(**found[name]) if found.get(name) else None for name in names}
         return cls(**{**found, **pointers})
 
 
 @dataclass(frozen=True, slots=True)
 class PartState:
-    """The committed state of a part: ``state`` is encoded, None before the first snapshot."""
+    """The committed state of a part: ``state`` is encoded, None before the first snapshot.
+
+    ``newest`` is its greatest event time, in microseconds, and ``idle`` says that it has brought nothing for
+    so long that nobody waits for it (see `streams.ingest.watermarks`).
+    """
 
     state: str | None = None
     finished: bool = False
+    newest: int | None = None
+    idle: bool = False
+
+    def to_json(self) -> list[Any]:
+        """As files have it: the arguments of this class."""
+        timed = self.newest is not None or self.idle
+        return [self.state, self.finished, *((self.newest, self.idle) if timed else ())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +194,15 @@ class Epoch:
     def late(self) -> int:
         return sum(each.late for each in self.brought)
 
+    def watermark(self, source: str) -> int | None:
+        """The event time below which its rows of a source are late, if it tells."""
+        return max((b.watermarks[source] for b in self.brought if source in b.watermarks), default=None)
+
+    @property
+    def tells(self) -> bool:
+        """Whether readers need to know of it: it has rows, moves a watermark, or is the end."""
+        return bool(self.rows or self.late or self.ended or any(each.watermarks for each in self.brought))
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -179,7 +218,7 @@ def checked(where: str, found: dict[str, Any]) -> dict[str, Any]:
     if written != _FORMAT:
         raise UsageError(
             f"{where} has format {written!r}, and this version of Penstock knows format {_FORMAT}",
-            hint="run the same version of Penstock on all instances",
+            hint="upgrade Penstock: run the same version on all instances, not an older one than before",
         )
     return found
 

@@ -10,11 +10,11 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from penstock.config import shown_url
+from penstock.config.tls import Tls
 from penstock.errors import UsageError
 from penstock.storage import Storage
 from penstock.store import Store, open_store
 from penstock.streams.layout import Layout
-from penstock.tls import Tls
 
 PASSWORD = "PENSTOCK_STORE_PASSWORD"  # noqa: S105
 """The environment variable that has the store's password: a `Place` is shown in plans and logs."""

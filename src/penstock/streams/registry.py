@@ -9,17 +9,19 @@ from dataclasses import dataclass, replace
 from types import EllipsisType
 from typing import Any, Literal
 
-from penstock.cluster.keys import Keys
-from penstock.cluster.roster import Roster
+from penstock.control.cluster.documents.control_document import Room
+from penstock.control.cluster.documents.keys import Keys
+from penstock.control.cluster.documents.members import Roster
+from penstock.core.clocks import wall_clock
+from penstock.core.failpoints import reach
+from penstock.core.names import RULE, is_name
 from penstock.errors import StreamError, StreamMismatch, UsageError
-from penstock.failpoints import reach
-from penstock.names import RULE, is_name
-from penstock.stamps import wall_clock
 from penstock.storage import Storage
 from penstock.store.base import Document, Store
-from penstock.streams.changes import Change, changes
 from penstock.streams.layout import DOCUMENTS, Layout, document
+from penstock.streams.model import END, SCOPE
 from penstock.streams.supervisors import Supervisors
+from penstock.streams.views.changes import DefinitionChange, changes
 
 FORMAT = 1
 
@@ -65,7 +67,7 @@ class StreamRecord:
         if value.get("format") != FORMAT:
             raise StreamError(
                 f"stream {value.get('stream')!r} has format {value.get('format')}, expected {FORMAT}",
-                hint="it was made by another version of Penstock: run it with that one",
+                hint="upgrade Penstock if a newer version made it, else run it with the one that did",
             )
         return cls(
             name=value["stream"],
@@ -161,8 +163,12 @@ def wish(
     *,
     wanted: Wanted | None = None,
     instances: int | EllipsisType | None = ...,
+    again: bool = False,
 ) -> StreamRecord:
-    """Say what is wanted of a stream; what is not given stays. Harmless when repeated."""
+    """Say what is wanted of a stream; what is not given stays. Harmless when repeated.
+
+    With ``again`` it counts as a request even if nothing changes: outputs that were given up are tried again.
+    """
 
     def change(record: StreamRecord) -> StreamRecord:
         asked = replace(
@@ -170,20 +176,23 @@ def wish(
             wanted=wanted or record.wanted,
             instances=record.instances if isinstance(instances, EllipsisType) else instances,
         )
-        return record if asked == record else replace(asked, requests=record.requests + 1)
+        unchanged = asked == record and not again
+        return record if unchanged else replace(asked, requests=record.requests + 1)
 
     return _change(store, name, change)
 
 
-def drop(store: Store, storage: Storage, name: str) -> StreamRecord:
+def drop(store: Store, storage: Storage, name: str, *, stream_id: str | None = None) -> StreamRecord:
     """Forget a stream: its documents, its files with all their rows, and last that it was there.
 
     It is marked before, so that nobody begins with it. Whoever dies in between leaves it to the next one who
-    drops it. What its sinks wrote elsewhere stays. Refused while anybody runs it.
+    drops it. What its sinks wrote elsewhere stays. Refused while anybody runs it, and with ``stream_id`` if
+    the name is another stream's by now.
     """
-    record = _marked(store, name)
+    record = _marked(store, name, stream_id)
     for prefix in (record.layout.keys, Keys(record.layout.cluster).root):
-        for each in list(store.scan(prefix)):
+        # Few at a time: pages of decisions are the largest documents there are.
+        for each in store.scan(prefix, 16):
             store.cas(each.key, each.version, None)
     storage.delete(record.layout.root)
     reach("stream.emptied")
@@ -191,12 +200,18 @@ def drop(store: Store, storage: Storage, name: str) -> StreamRecord:
     return record
 
 
-def _marked(store: Store, name: str) -> StreamRecord:
+def _marked(store: Store, name: str, stream_id: str | None) -> StreamRecord:
     """The record of a stream that nobody runs, once it says that the stream is being dropped."""
     found = store.get(document(check_name(name)))
     if found is None:
         raise _unknown(store, name)
     record = _decode(found)
+    if stream_id not in (None, record.id):
+        raise StreamError(
+            f"stream {name!r} was removed meanwhile, and another one of this name was started",
+            left="nothing was removed",
+            hint=f"look at it before you remove that one too: penstock stream status {name}",
+        )
     if running := at_work(store, record):
         raise StreamError(
             f"stream {name!r} is running: {', '.join(running)}",
@@ -237,7 +252,7 @@ def at_work(store: Store, record: StreamRecord) -> list[str]:
 
 
 def _check_acceptable(
-    store: Store, record: StreamRecord, differences: list[Change], accept_changes: bool
+    store: Store, record: StreamRecord, differences: list[DefinitionChange], accept_changes: bool
 ) -> None:
     what = f"stream {record.name!r} was started with another definition: {_listed(differences)}"
     fresh = (
@@ -254,9 +269,24 @@ def _check_acceptable(
             left=f"the old definition is running: {', '.join(running)}",
             hint=f"penstock stream stop {record.name} --wait, then start it again with --accept-changes",
         )
+    if any(_is_about_rows(change) for change in differences) and _has_been_read(store, record):
+        raise StreamMismatch(
+            what,
+            left="the stream has ended: its outputs have closed their windows, and no source is read again",
+            hint=fresh,
+        )
 
 
-def _listed(differences: list[Change]) -> str:
+def _is_about_rows(change: DefinitionChange) -> bool:
+    """Whether a source is new, or may have other rows than before."""
+    return change.text.startswith("source ") and (": place" in change.text or change.text.endswith(" is new"))
+
+
+def _has_been_read(store: Store, record: StreamRecord) -> bool:
+    return Room(store, Keys(record.layout.cluster)).read().scope(SCOPE).watermark == END
+
+
+def _listed(differences: list[DefinitionChange]) -> str:
     return "; ".join(change.text for change in differences)
 
 

@@ -5,10 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.gateway.base import Column
-
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.types import DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a result: ``type`` is what batches hold; ``oid`` and ``typmod`` are PostgreSQL's type."""
+
+    name: str
+    type: pa.DataType
+    oid: int
+    typmod: int = -1
+    nullable: bool = True
+    table: int = 0
+    """The oid of the table whose column it is, and the column's number there; 0 if it is computed."""
+    attribute: int = 0
+
 
 BOOL = 16
 BYTEA = 17
@@ -34,6 +48,14 @@ NUMERIC = 1700
 RECORD = 2249
 VOID = 2278
 UUID = 2950
+XML = 142
+TIMETZ = 1266
+INT4RANGE = 3904
+NUMRANGE = 3906
+TSRANGE = 3908
+TSTZRANGE = 3910
+DATERANGE = 3912
+INT8RANGE = 3926
 JSONB = 3802
 
 BOOL_ARRAY = 1000
@@ -101,6 +123,14 @@ _TYPES = (
     _Type(VOID, 0, 4, "void", "STRING"),
     _Type(UUID, UUID_ARRAY, 16, "uuid", "STRING"),
     _Type(JSONB, JSONB_ARRAY, -1, "jsonb", "STRING"),
+    _Type(XML, 143, -1, "xml", "STRING"),
+    _Type(TIMETZ, 1270, 12, "time with time zone", "STRING"),
+    _Type(INT4RANGE, 3905, -1, "int4range", "STRING"),
+    _Type(NUMRANGE, 3907, -1, "numrange", "STRING"),
+    _Type(TSRANGE, 3909, -1, "tsrange", "STRING"),
+    _Type(TSTZRANGE, 3911, -1, "tstzrange", "STRING"),
+    _Type(DATERANGE, 3913, -1, "daterange", "STRING"),
+    _Type(INT8RANGE, 3927, -1, "int8range", "STRING"),
 )
 _BY_OID = {kind.oid: kind for kind in _TYPES}
 _BY_ARRAY = {kind.array: kind for kind in _TYPES if kind.array}
@@ -262,3 +292,10 @@ def pg_ddl(type: pa.DataType) -> str:  # noqa: A002
     if typmod >= 0:
         name += f"({typmod - _TYPMOD_HEADER >> 16},{typmod - _TYPMOD_HEADER & 0x7FF})"
     return name if inner is None else f"{name}[]"
+
+
+def is_interval(kind: DataType) -> bool:
+    """Whether it is the dialect's own type of intervals."""
+    from pyspark.sql import types as t
+
+    return isinstance(kind, t.StructType) and kind.names == ["pg_months", "pg_days", "pg_micros"]

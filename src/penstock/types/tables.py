@@ -23,10 +23,11 @@ import sys
 import types
 import typing
 from collections.abc import Hashable, Iterable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 
@@ -52,6 +53,43 @@ class Precision:
 
 
 @dataclass(frozen=True, slots=True)
+class Timestamp:
+    """What a datetime field means where its source says no zone.
+
+    A plain ``datetime`` is an instant, and a source's time without a zone is taken as UTC.
+    ``Annotated[datetime, Timestamp(zone="Europe/Berlin")]`` is an instant too, and a source's time without
+    a zone is the local time there. ``Annotated[datetime, Timestamp(naive=True)]`` has no zone at all: what
+    a clock on the wall shows (Spark's TIMESTAMP_NTZ).
+    """
+
+    zone: str | None = None
+    naive: bool = False
+
+    def __post_init__(self) -> None:
+        if self.naive and self.zone is not None:
+            raise DefinitionError(
+                f"Timestamp(zone={self.zone!r}, naive=True) is not possible: a time without a zone has none"
+            )
+        if self.zone is not None and not _is_zone(self.zone):
+            raise DefinitionError(
+                f"Timestamp(zone={self.zone!r}): there is no such time zone",
+                hint="name it as the IANA database does: 'Europe/Berlin', 'UTC'",
+            )
+
+
+def _is_zone(name: object) -> bool:
+    try:
+        ZoneInfo(name)  # type: ignore[arg-type]
+    except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
+        return False
+    return True
+
+
+ZONE = b"penstock.zone"
+"""The key, in the metadata of an input's Arrow field, of the zone of times that say none."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Derived:
     """The marker that `derived` leaves in a class body."""
 
@@ -70,6 +108,7 @@ class Field:
     type: pa.DataType
     nullable: bool
     derived: bool = False
+    zone: str | None = None
 
     def __str__(self) -> str:
         return f"{self.table}.{self.name}"
@@ -80,6 +119,11 @@ class Field:
     @property
     def arrow(self) -> pa.Field:
         return pa.field(self.name, self.type, self.nullable)
+
+    @property
+    def read(self) -> pa.Field:
+        """As `arrow`, with what reading has to know."""
+        return self.arrow.with_metadata({ZONE: self.zone.encode()}) if self.zone else self.arrow
 
 
 class TableMeta(type):
@@ -118,10 +162,7 @@ class TableMeta(type):
         }
         fields |= own
         cls.__fields__ = types.MappingProxyType(
-            {
-                key: Field(cls.__table_name__, f.name, f.type, f.nullable, f.derived)
-                for key, f in fields.items()
-            }
+            {key: replace(f, table=cls.__table_name__) for key, f in fields.items()}
         )
         _check_body(cls, body, own.keys(), markers.keys())
         for key, field in cls.__fields__.items():
@@ -162,7 +203,7 @@ class Table(metaclass=TableMeta):
     @classmethod
     def input_schema(cls) -> pa.Schema:
         """What an input must provide: every field that is not derived."""
-        return cls.arrow_schema(f.name for f in cls.__fields__.values() if not f.derived)
+        return pa.schema([f.read for f in cls.__fields__.values() if not f.derived])
 
     @classmethod
     def spark_schema(cls, only: Iterable[str] | None = None) -> StructType:
@@ -171,12 +212,32 @@ class Table(metaclass=TableMeta):
     @classmethod
     def schema_id(cls) -> str:
         """A stable hash of name, fields, types and nullability."""
-        return schema_id(cls.__table_name__, cls.arrow_schema())
+        return schema_id(cls.__table_name__, pa.schema([f.read for f in cls.__fields__.values()]))
 
 
 def schema_id(name: str, schema: pa.Schema) -> str:
-    lines = [name, *(f"{f.name} {f.type} {'null' if f.nullable else 'not null'}" for f in schema)]
+    lines = [name, *(f"{f.name} {f.type} {'null' if f.nullable else 'not null'}{_zoned(f)}" for f in schema)]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def zone_of(field: pa.Field) -> str | None:
+    """The zone of times that say none, as `Timestamp` declared it."""
+    return field.metadata[ZONE].decode() if field.metadata and ZONE in field.metadata else None
+
+
+def refuse_zones(where: str, table: type[Table]) -> None:
+    """Raise for a table with local times of a place, where they are not read as such."""
+    for field in table.__fields__.values():
+        if field.zone:
+            raise DefinitionError(
+                f"{where}: {field} has the zone {field.zone}, which is not known here",
+                hint="declare it with Timestamp(naive=True), and convert it in a transform",
+            )
+
+
+def _zoned(field: pa.Field) -> str:
+    zone = zone_of(field)
+    return f" in {zone}" if zone else ""
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
@@ -288,7 +349,7 @@ def _field(cls: TableMeta, name: str, annotation: Any, is_derived: bool) -> Fiel
         raise UnknownType(
             f"{cls.__location__}: {cls.__table_name__}.{name}: {error.what}", hint=error.hint
         ) from None
-    return Field(cls.__table_name__, name, kind, nullable, is_derived)
+    return Field(cls.__table_name__, name, kind, nullable, is_derived, _zone(annotation))
 
 
 def _column(annotation: Any) -> tuple[pa.DataType, bool]:
@@ -311,28 +372,50 @@ def _column(annotation: Any) -> tuple[pa.DataType, bool]:
     if isinstance(annotation, Hashable) and annotation in _PLAIN:
         return _PLAIN[annotation], False
     if origin is list and arguments:
+        _refuse_zone(_zone(arguments[0]))
         kind, nullable = _column(arguments[0])
         return pa.list_(pa.field("element", kind, nullable)), False
     if isinstance(annotation, TableMeta) and annotation.__fields__:
+        for field in annotation.__fields__.values():
+            _refuse_zone(field.zone)
         return pa.struct([f.arrow for f in annotation.__fields__.values()]), False
     raise UnknownType(
         f"{annotation!r} is not a column type",
         hint="use int, float, str, bytes, bool, date, datetime, Annotated[Decimal, Precision(p, s)], "
-        "list[T], a Table, or T | None",
+        "Annotated[datetime, Timestamp(naive=True)], list[T], a Table, or T | None",
     )
 
 
 def _annotated(inner: Any, extras: tuple[Any, ...]) -> tuple[pa.DataType, bool]:
+    nullable = typing.get_origin(inner) in (typing.Union, types.UnionType)
     for extra in extras:
         if isinstance(extra, Precision):
-            if typing.get_origin(inner) in (typing.Union, types.UnionType):
-                return _column_with(inner, extra), True
-            return _column_with(inner, extra), False
+            _check_bare(inner, "Precision", Decimal)
+            return pa.decimal128(extra.precision, extra.scale), nullable
+        if isinstance(extra, Timestamp):
+            _check_bare(inner, "Timestamp", datetime)
+            return pa.timestamp("us") if extra.naive else _PLAIN[datetime], nullable
     return _column(inner)
 
 
-def _column_with(inner: Any, precision: Precision) -> pa.DataType:
+def _check_bare(inner: Any, marker: str, described: type) -> None:
     bare = [a for a in typing.get_args(inner) if a is not type(None)] or [inner]
-    if bare != [Decimal]:
-        raise UnknownType(f"Precision describes Decimal, not {inner!r}")
-    return pa.decimal128(precision.precision, precision.scale)
+    if bare != [described]:
+        raise UnknownType(f"{marker} describes {described.__name__}, not {inner!r}")
+
+
+def _refuse_zone(zone: str | None) -> None:
+    if zone is not None:
+        raise UnknownType(
+            f"Timestamp(zone={zone!r}) inside a nested value",
+            hint="only a column of the table itself can have a zone; take Timestamp(naive=True) there, "
+            "and convert it in a transform",
+        )
+
+
+def _zone(annotation: Any) -> str | None:
+    """The zone of an annotation, also of ``Annotated[…] | None``."""
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return next((zone for each in typing.get_args(annotation) if (zone := _zone(each))), None)
+    marks = getattr(annotation, "__metadata__", ())
+    return next((mark.zone for mark in marks if isinstance(mark, Timestamp)), None)

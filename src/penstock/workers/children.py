@@ -1,6 +1,6 @@
 """Child processes that each run one instance with its own Spark session.
 
-A child gets its order as the first line of its stdin and tells what happens as JSON lines through a pipe. Its
+A child gets its job as the first line of its stdin and tells what happens as JSON lines through a pipe. Its
 stdin stays open as long as the parent lives: when that ends, however it ends, the child sees the end of the
 file, gives back what it holds and leaves.
 """
@@ -19,18 +19,17 @@ from contextlib import suppress
 from typing import Any, Generic, Literal, TypeVar
 
 from penstock.errors import PenstockError
+from penstock.workers.jobs import Job
 
-State = Literal["starting", "working", "ended", "died"]
+ChildState = Literal["starting", "working", "ended", "died"]
 
 
 class Child:
-    """A child process. ``result`` is what its work came to, ``error`` why it came to nothing.
+    """A child process that does a job. ``result`` is what that came to, ``error`` why it came to nothing."""
 
-    ``order`` is what the command ``penstock instance`` understands: a kind of work and a job.
-    """
-
-    def __init__(self, name: str, order: Mapping[str, Any]) -> None:
-        self.name = name
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.name = job.name
         self.result: Any = None
         self.error: PenstockError | None = None
         self._started = False
@@ -52,7 +51,7 @@ class Child:
         assert self._process.stdin is not None
         self._stdin = self._process.stdin
         with suppress(BrokenPipeError):  # it is dead already, which its exit code tells
-            print(json.dumps(order), file=self._stdin, flush=True)
+            print(json.dumps(job.order), file=self._stdin, flush=True)
 
     @property
     def pid(self) -> int:
@@ -64,7 +63,7 @@ class Child:
         return self._process.poll()
 
     @property
-    def state(self) -> State:
+    def state(self) -> ChildState:
         if self.code is None:
             return "working" if self._started else "starting"
         return "died" if self.result is None and self.error is None else "ended"

@@ -1,30 +1,29 @@
-"""Jobs: everything an instance is told, as one value that can travel to another process."""
+"""An instance's part in a run: what it is told, and how it does it."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.config import ClusterConfig, RunConfig, SparkConfig
-from penstock.errors import Interrupted
-from penstock.tls import Tls
+from penstock.config.tls import Tls
+from penstock.workers.jobs import Job, Stop, divided, plain, revived
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from penstock.batch.runner import Report
+    from penstock.batch.runner.events import Listener
     from penstock.project import Project
-    from penstock.runner import Report
-    from penstock.runner.events import Listener
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class RunJob(Job):
     """One instance's part in a run of a pipeline file. The inputs are registered in the store."""
 
+    kind: ClassVar[str] = "run"
     source: str
-    """``FILE:name``, as `penstock.project.load` takes it."""
     run: str
     instance: str
     store: str
@@ -41,63 +40,24 @@ class Job:
     tls: Tls | None = None
     store_password: str | None = field(default=None, repr=False)
 
+    @property
+    def name(self) -> str:
+        return self.instance
+
+    def shared(self, name: str, instances: int) -> RunJob:
+        return replace(self, instance=name, spark=divided(self.spark, instances))
+
     def to_json(self) -> dict[str, Any]:
-        value = asdict(replace(self, inputs={}, spark=replace(self.spark, conf={})))
-        value["inputs"] = dict(self.inputs)
-        value["spark"]["conf"] = dict(self.spark.conf)
-        return value
+        found: dict[str, Any] = plain(self)
+        return found
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Job:
-        settings, spark = RunConfig(**value["settings"]), SparkConfig(**value["spark"])
-        tls = Tls(**value["tls"]) if value.get("tls") else None
-        return cls(**{**value, "settings": settings, "spark": spark, "tls": tls})
-
-
-class Stoppable(Protocol):
-    """What a wish to stop is for."""
-
-    def stop(self) -> None: ...
-
-
-class Stop:
-    """A wish to stop, which may be uttered before there is a runner to hear it."""
-
-    def __init__(self) -> None:
-        self._wanted = False
-        self._runner: Stoppable | None = None
-
-    @property
-    def wanted(self) -> bool:
-        return self._wanted
-
-    @property
-    def idle(self) -> bool:
-        """Whether no runner is there yet that could hold claims."""
-        return self._runner is None
-
-    def request(self) -> None:
-        """Ask for it; safe in a signal handler."""
-        self._wanted = True
-        if self._runner is not None:
-            # In a thread of its own: the handler may have interrupted the very lock that it needs.
-            threading.Thread(target=self._runner.stop, name="penstock-stop", daemon=True).start()
-
-    def attach(self, runner: Stoppable) -> None:
-        self._runner = runner
-        if self._wanted:
-            runner.stop()
-
-    def check_idle(self) -> None:
-        """Raise `Interrupted` if it was asked for and no runner is there that could heed it."""
-        if self._wanted and self.idle:
-            raise Interrupted(
-                "stopped before any partition was claimed", left="nothing", hint="run the same command again"
-            )
+    def from_json(cls, value: Mapping[str, Any]) -> RunJob:
+        return cls(**revived(value, {"settings": RunConfig, "spark": SparkConfig, "tls": Tls}))
 
 
 def perform(
-    job: Job,
+    job: RunJob,
     project: Project,
     listener: Listener,
     stop: Stop,
@@ -108,7 +68,7 @@ def perform(
 
     ``started`` is called with the session before any work is done.
     """
-    from penstock.runner import Runner, RunnerConfig
+    from penstock.batch.runner import Runner, RunnerConfig
     from penstock.spark import session
     from penstock.storage import Storage
     from penstock.store import open_store

@@ -13,10 +13,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from string import ascii_lowercase
 from typing import Any, Literal
 
-from penstock.children import Child, Crew
+from penstock.core.clocks import wall_clock
 from penstock.errors import (
     HaltError,
     PenstockError,
@@ -24,15 +23,15 @@ from penstock.errors import (
     StoreUnavailable,
     TerminalError,
 )
-from penstock.instances import divided
-from penstock.stamps import wall_clock
 from penstock.store.base import Session, Store
-from penstock.stream_job import StreamJob
 from penstock.streams import registry
-from penstock.streams.events import Listener, StreamEvent, problem
-from penstock.streams.observer import has_ended
 from penstock.streams.registry import StreamRecord
 from penstock.streams.supervisors import SupervisorEntry, Supervisors, share
+from penstock.streams.views.events import Listener, StreamEvent, problem
+from penstock.streams.views.observer import has_ended
+from penstock.workers.children import Child, Crew
+from penstock.workers.jobs import instance_name
+from penstock.workers.stream_job import StreamJob
 
 _LOOK_EVERY = 0.5
 _PAUSE = 1.0
@@ -46,7 +45,7 @@ class StreamChild(Child):
     """A child process that takes part in a stream. ``asked``: somebody wants it to leave."""
 
     def __init__(self, job: StreamJob) -> None:
-        super().__init__(job.member, {"stream": job.to_json()})
+        super().__init__(job)
         self.asked = False
 
     def leave(self) -> None:
@@ -102,7 +101,7 @@ class Deaths:
 class _Slot:
     """A place for one child, which is started again when it dies. ``done``: its child saw the stream end."""
 
-    letter: str
+    number: int
     child: StreamChild | None = None
     started: int = 0
     since: float = 0.0
@@ -217,9 +216,7 @@ class StreamSupervisor:
 
     def _fill(self, target: int) -> None:
         while len(self._slots) < target:
-            number = len(self._slots)
-            letter = ascii_lowercase[number] if number < len(ascii_lowercase) else f"i{number}"
-            self._slots.append(_Slot(letter))
+            self._slots.append(_Slot(len(self._slots)))
         for slot in self._slots[target:]:
             if slot.child is not None:
                 slot.child.leave()
@@ -229,11 +226,8 @@ class StreamSupervisor:
 
     def _start(self, slot: _Slot, target: int) -> None:
         slot.started, slot.since = slot.started + 1, self._clock()
-        # A name of its own for each: that of a child that died is taken until its session has run out.
-        again = f"-{slot.started}" if slot.started > 1 else ""
-        config = replace(self._job.config, spark=divided(self._job.config.spark, target))
-        job = replace(self._job, member=f"{slot.letter}-{self._family}{again}", config=config)
-        slot.child = self._crew.add(StreamChild(job))
+        name = instance_name(slot.number, self._family, slot.started)
+        slot.child = self._crew.add(StreamChild(self._job.shared(name, target)))
 
     def _reap(self) -> None:
         for slot in self._slots:

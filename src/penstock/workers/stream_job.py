@@ -1,53 +1,58 @@
-"""Stream jobs: everything an instance of a stream is told, as one value that can travel elsewhere."""
+"""An instance's part in a stream: what it is told, and how it does it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.config import ClusterConfig, Config, RunConfig, SparkConfig, StreamConfig
-from penstock.job import Stop
-from penstock.tls import Tls
+from penstock.config.tls import Tls
+from penstock.workers.jobs import Job, Stop, divided, plain, revived
 
 if TYPE_CHECKING:
-    from penstock.streams.events import Listener
-    from penstock.streams.stream import Stream
+    from penstock.streams.api.stream import Stream
+    from penstock.streams.views.events import Listener
+
+
+_SETTINGS = {
+    "run": RunConfig,
+    "spark": SparkConfig,
+    "cluster": ClusterConfig,
+    "stream": StreamConfig,
+    "tls": Tls,
+}
 
 
 @dataclass(frozen=True, slots=True)
-class StreamJob:
+class StreamJob(Job):
     """One instance's part in a stream."""
 
+    kind: ClassVar[str] = "stream"
     source: str
-    """``FILE:name``, as `penstock.project.load_stream` takes it."""
     id: str
     """Of the stream: one that was dropped and made anew under its name has another."""
     member: str
     config: Config = field(repr=False)
     """Without the file that it came from, which is nobody's business in another process."""
 
+    @property
+    def name(self) -> str:
+        return self.member
+
+    def shared(self, name: str, instances: int) -> StreamJob:
+        config = replace(self.config, spark=divided(self.config.spark, instances))
+        return replace(self, member=name, config=config)
+
     def to_json(self) -> dict[str, Any]:
-        config = replace(self.config, spark=replace(self.config.spark, conf={}), path=None, origins={})
-        value = asdict(config)
-        value["spark"]["conf"] = dict(self.config.spark.conf)
         # What only `penstock serve` reads stays behind.
-        del value["serve"], value["tables"]
-        return {"source": self.source, "id": self.id, "member": self.member, "config": value}
+        config = plain(replace(self.config, path=None, origins={}, tables=()))
+        del config["serve"], config["tables"]
+        return {"source": self.source, "id": self.id, "member": self.member, "config": config}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> StreamJob:
-        told = value["config"]
-        config = Config(
-            **{
-                **told,
-                "run": RunConfig(**told["run"]),
-                "spark": SparkConfig(**told["spark"]),
-                "cluster": ClusterConfig(**told["cluster"]),
-                "stream": StreamConfig(**told["stream"]),
-                "tls": Tls(**told["tls"]) if told["tls"] else None,
-            }
-        )
+        config = Config(**revived(value["config"], _SETTINGS))
         return cls(value["source"], value["id"], value["member"], config)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.storage import Storage
 from penstock.store import open_store
-from tests.inputs.support import Place
+from tests.batch.inputs.support import Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import csv
 
-from penstock import inputs
-from penstock.ranges import Range
+from penstock.batch import inputs
+from penstock.core.ranges import Range
 
 if TYPE_CHECKING:
     from pathlib import Path

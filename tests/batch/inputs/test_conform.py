@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from penstock.batch.inputs import check_schema, conform
+from penstock.batch.inputs.conform import fits
 from penstock.errors import BadInput, TypeMismatch
-from penstock.inputs import check_schema, conform
-from penstock.inputs.conform import fits
 
 US = pa.timestamp("us", "UTC")
 NOON = datetime(2024, 1, 2, 12, tzinfo=UTC)
@@ -115,7 +115,7 @@ def test_missing_columns() -> None:
 
 def test_a_null_where_none_may_be_is_named_with_its_row() -> None:
     schema = pa.schema([pa.field("a", pa.int64(), nullable=False)])
-    with pytest.raises(BadInput, match="f, row 102: a is null"):
+    with pytest.raises(BadInput, match=r"f, row 102 .counted from 0.: a is null"):
         conform(batch(a=pa.array([1, 2, None])), schema, file="f", row=100)
 
 
@@ -128,11 +128,11 @@ def test_a_null_deep_inside_is_named_with_its_row() -> None:
     )
     assert conform(good, schema).to_pylist() == good.to_pylist()
     bad = batch(s=pa.array([None, {"x": None}], relaxed), l=pa.array([[], []], pa.list_(relaxed)))
-    with pytest.raises(BadInput, match=r"row 1: s\.x is null"):
+    with pytest.raises(BadInput, match=r"row 1 .counted from 0.: s\.x is null"):
         conform(bad, schema)
     bad = batch(
         s=pa.nulls(3, relaxed),
         l=pa.array([None, [None, {"x": 1}], [{"x": 2}, {"x": None}]], pa.list_(relaxed)),
     )
-    with pytest.raises(BadInput, match=r"row 2: l\.item\.x is null"):
+    with pytest.raises(BadInput, match=r"row 2 .counted from 0.: l\.item\.x is null"):
         conform(bad, schema)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 from pyarrow import fs
 
-from penstock import inputs
+from penstock.batch import inputs
+from penstock.batch.inputs import files
+from penstock.core.ranges import Range
 from penstock.errors import BadInput, InputChanged, UsageError
-from penstock.inputs import files
-from penstock.ranges import Range
-from tests.inputs.support import Place, sample, save
+from tests.batch.inputs.support import Place, sample, save
 
 if TYPE_CHECKING:
     from pathlib import Path

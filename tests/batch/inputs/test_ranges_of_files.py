@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock import inputs
+from penstock.batch import inputs
+from penstock.batch.inputs.formats import text as text_format
+from penstock.core.ranges import Range
 from penstock.errors import UsageError
-from penstock.inputs.formats import text as text_format
-from penstock.ranges import Range
-from tests.inputs.support import Place, sample, save
+from tests.batch.inputs.support import Place, sample, save
 
 FORMATS = ["parquet", "arrow", "csv", "jsonl"]
 

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock import inputs
-from penstock.errors import BadInput, CorruptFile, InputChanged, InputError, TypeMismatch, UsageError
-from penstock.inputs import counting
-from penstock.inputs.formats.parquet import Parquet
-from tests.inputs.support import Place, sample, save
+from penstock.batch import inputs
+from penstock.batch.inputs import counting
+from penstock.batch.inputs.formats.parquet import Parquet
+from penstock.errors import (
+    BadInput,
+    CorruptFile,
+    InputChanged,
+    InputError,
+    PenstockError,
+    TypeMismatch,
+    UsageError,
+)
+from penstock.storage import Storage
+from tests.batch.inputs.support import Place, sample, save
 
 if TYPE_CHECKING:
-    from penstock.inputs.files import Stamp
-    from penstock.inputs.formats.base import Facts
+    from penstock.batch.inputs.files import FileStamp
+    from penstock.batch.inputs.formats.base import Facts
 
 
 def test_an_input_is_found_again(place: Place) -> None:
@@ -77,8 +88,20 @@ def test_an_arrow_table_becomes_files_of_ours(place: Place) -> None:
     assert len({path.split("/")[2] for path, _ in place.storage.list("inputs/trades")}) == 2
     with pytest.raises(InputChanged, match="other content"):
         place.register(sample(5), rows=60_000)
-    with pytest.raises(BadInput, match="without rows"):
-        place.register(sample(0), "none")
+
+
+def test_an_input_may_have_no_rows(place: Place) -> None:
+    empty = place.register(sample(0), "table")
+    assert (empty.total_rows, empty.partitions, empty.whole) == (0, 0, None)
+    assert empty.schema.names == sample(0).schema.names
+    save(sample(0), place.data / "x.parquet")
+    assert place.register(place.data).schema.equals(sample(0).schema)
+    for file in ("x.csv", "x.jsonl"):
+        (place.data / file).touch()
+        made = place.register(place.data / file, file, table_schema=sample(0).schema)
+        assert (made.total_rows, made.schema.names) == (0, sample(0).schema.names)
+        with pytest.raises(BadInput, match="is empty: nothing tells which columns it has"):
+            place.register(place.data / file, f"{file}-undeclared")
 
 
 @pytest.mark.parametrize("extension", ["csv", "jsonl"])
@@ -94,8 +117,6 @@ def test_what_is_no_input(place: Place, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="holds no data files"):
         place.register(place.data)
     save(sample(0), place.data / "x.parquet")
-    with pytest.raises(BadInput, match="has no rows"):
-        place.register(place.data)
     save(sample(3), place.data / "y.csv")
     with pytest.raises(BadInput, match=r"x.parquet is parquet, but .*y.csv is csv"):
         place.register(place.data)
@@ -251,7 +272,7 @@ def test_a_file_that_changes_while_it_is_registered(place: Place, monkeypatch: p
     path = save(sample(30), place.data / "x.parquet")
     look = Parquet.facts
 
-    def meddle(self: Parquet, file: Stamp) -> Facts:
+    def meddle(self: Parquet, file: FileStamp) -> Facts:
         facts = look(self, file)
         save(sample(31), path)
         return facts
@@ -268,3 +289,199 @@ def test_a_schema_that_the_input_cannot_fill_is_refused_before_reading(place: Pl
         place.read(made, schema=pa.schema([("note", pa.int64())]))
     wanted = pa.schema([("id", pa.float64()), ("more", pa.string())])
     assert place.read(made, schema=wanted).schema.equals(wanted)
+
+
+def test_a_late_drop_spares_what_was_registered_anew(place: Place) -> None:
+    path = save(sample(30), place.data / "x.parquet")
+    old = place.register(path)
+    assert inputs.drop(place.store, place.storage, "trades")
+    new = place.register(path)
+    assert (new.digest, new.id != old.id, new.folder != old.folder) == (old.digest, True, True)
+    assert not inputs.drop(place.store, place.storage, "trades", registration=old.id)
+    assert place.read(new).num_rows == 30
+
+
+def test_files_of_a_drop_that_comes_to_its_end_late_are_its_own(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The document is gone, the same table is registered anew, and only then the files are deleted."""
+    place.register(sample(30))
+    made: list[inputs.Input] = []
+    delete = type(place.storage).delete
+
+    def slow(storage: Storage, prefix: str) -> None:
+        if not made:
+            made.append(place.register(sample(30)))
+        delete(storage, prefix)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(place.storage), "delete", slow)
+        assert inputs.drop(place.store, place.storage, "trades")
+    assert place.read(made[0]).equals(sample(30))
+
+
+def test_an_input_that_was_cut_anew_is_another_registration(place: Place) -> None:
+    old = place.register(sample(30), rows=10)
+    new = place.register(sample(30), rows=7, replace=True)
+    assert not inputs.drop(place.store, place.storage, "trades", registration=old.id)
+    assert place.partitions(new).equals(sample(30))
+    assert inputs.drop(place.store, place.storage, "trades", registration=new.id)
+    assert place.storage.list("inputs") == []
+
+
+def test_cutting_anew_what_is_dropped_at_that_moment_registers_it_anew(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from penstock.batch.inputs.build import recut
+
+    place.register(sample(30), rows=10)
+
+    def late(*arguments: Any) -> inputs.Input:
+        monkeypatch.undo()
+        made = recut(*arguments)
+        assert inputs.drop(place.store, place.storage, "trades")
+        return made
+
+    monkeypatch.setattr("penstock.batch.inputs.registry.recut", late)
+    made = place.register(sample(30), rows=7, replace=True)
+    assert place.partitions(made).equals(sample(30))
+    assert len({path.split("/")[2] for path, _ in place.storage.list("inputs/trades")}) == 2
+
+
+def test_what_was_replaced_goes_with_the_input(place: Place) -> None:
+    for rows in range(20, 45):
+        made = place.register(sample(rows), replace=True)
+    folders = {path.split("/")[2] for path, _ in place.storage.list("inputs/trades")}
+    assert len(folders) == 2 * 25, "all stay for runs that may read them still"
+    place.storage.write("inputs/trades/data-0123456789ab/00000.arrow", b"of a registration that died")
+    assert inputs.drop_leftovers(place.store, place.storage, "trades") == 1
+    assert place.read(made).num_rows == 44
+    with pytest.raises(PenstockError):
+        inputs.drop_leftovers(place.store, type(place.storage)(place.data / "another"), "trades")
+    assert inputs.drop(place.store, place.storage, "trades")
+    assert place.storage.list("inputs") == []
+
+
+def test_what_a_run_reads_outlives_any_number_of_replacements(place: Place) -> None:
+    first = place.register(sample(20), rows=10)
+    for rows in range(21, 41):
+        last = place.register(sample(rows), replace=True)
+    assert place.read(first).equals(sample(20))
+    would = inputs.sweep_replaced(place.store, place.storage, "trades", first.digest.__eq__, dry_run=True)
+    assert place.read(first).equals(sample(20))
+    assert inputs.sweep_replaced(place.store, place.storage, "trades", first.digest.__eq__) == would
+    assert would.files == 3 * 19
+    assert place.read(first).equals(sample(20))
+    assert place.read(last).equals(sample(40))
+    folders = {path.split("/")[2] for path, _ in place.storage.list("inputs/trades")}
+    assert len(folders) == 2 * 2
+    assert inputs.sweep_replaced(place.store, place.storage, "trades", first.digest.__eq__).files == 0
+    assert inputs.sweep_replaced(place.store, place.storage, "trades", lambda digest: False).files == 3
+    assert "outlived" not in inputs.facts(place.store)[0]
+    assert place.read(inputs.load(place.store, place.storage, "trades")).equals(sample(40))
+    assert inputs.drop(place.store, place.storage, "trades")
+    assert place.storage.list("inputs") == []
+
+
+def test_rows_that_registrations_share_go_with_the_last_of_them(place: Place) -> None:
+    place.register(sample(30), rows=10)
+    cut = place.register(sample(30), rows=7, replace=True)
+    inputs.sweep_replaced(place.store, place.storage, "trades", lambda digest: False)
+    assert place.partitions(cut).equals(sample(30)), "the rows are those of the registered one, too"
+    place.register(sample(31), replace=True)
+    inputs.sweep_replaced(place.store, place.storage, "trades", cut.digest.__eq__)
+    assert place.partitions(cut).equals(sample(30))
+    inputs.sweep_replaced(place.store, place.storage, "trades", lambda digest: False)
+    assert len({path.split("/")[2] for path, _ in place.storage.list("inputs/trades")}) == 2
+
+
+def test_a_sweep_that_was_killed_is_finished_by_the_next(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for rows in (20, 21, 22):
+        made = place.register(sample(rows), replace=True)
+    delete = type(place.storage).delete
+    for deaths in range(5):
+        left = [deaths]
+
+        def dying(storage: Storage, prefix: str, left: list[int] = left) -> None:
+            if not left[0]:
+                raise KeyboardInterrupt
+            left[0] -= 1
+            delete(storage, prefix)
+
+        with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+            patch.setattr(type(place.storage), "delete", dying)
+            inputs.sweep_replaced(place.store, place.storage, "trades", lambda digest: False)
+    assert len({path.split("/")[2] for path, _ in place.storage.list("inputs/trades")}) == 2
+    assert "outlived" not in inputs.facts(place.store)[0]
+    assert place.read(made).equals(sample(22))
+
+
+def test_an_input_that_was_registered_before_ids(place: Place) -> None:
+    made = place.register(sample(30))
+    document = place.store.get("inputs/trades")
+    assert document is not None
+    facts = json.loads(document.value)
+    old = f"inputs/trades/{made.identity[:32]}"
+    for name in ("files.json", "index.arrow"):
+        place.storage.write(f"{old}/{name}", place.storage.read(f"{made.folder}/{name}"))
+    place.storage.delete(made.folder)
+    del facts["id"]
+    facts["details"] = f"{old}/files.json"
+    place.store.cas(document.key, document.version, json.dumps(facts).encode())
+    found = inputs.load(place.store, place.storage, "trades")
+    assert (found.id, found.folder) == ("", old)
+    assert place.read(found).equals(sample(30))
+    assert inputs.drop(place.store, place.storage, "trades", registration="")
+    assert place.storage.list("inputs") == []
+
+
+def test_an_input_of_another_storage_is_not_taken_for_broken(place: Place, tmp_path: Path) -> None:
+    path = save(sample(30), place.data / "x.parquet")
+    made = place.register(path)
+    elsewhere = Storage(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match=r"next: name that one, with --storage"):
+        inputs.load(place.store, elsewhere, "trades")
+    with pytest.raises(InputError, match="is registered in the storage"):
+        inputs.register(None, place.store, elsewhere, "trades", str(path), partition_rows=10, replace=True)
+    assert inputs.load(place.store, place.storage, "trades") == made
+
+
+def test_a_file_list_that_was_changed_is_not_believed(place: Place, tmp_path: Path) -> None:
+    place.register(save(sample(10), place.data / "x.parquet"))
+    secret = save(sample(10), tmp_path / "secret.parquet")
+    [path] = (place.storage.local or tmp_path).rglob("files.json")
+    details = json.loads(path.read_bytes())
+    details["files"][0][0] = str(secret)
+    path.write_text(json.dumps(details))
+    with pytest.raises(CorruptFile, match="not the one that was registered"):
+        inputs.load(place.store, place.storage, "trades")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "[" * 100_000,
+        "{}",
+        '{"files": [7]}',
+        '{"files": [["a"]]}',
+        '{"files": [[7, 1]]}',
+        "\xff",
+        "NaN",
+    ],
+)
+def test_what_is_no_file_list_is_named(place: Place, tmp_path: Path, text: str) -> None:
+    """As registrations of earlier releases have it: nothing tells what the list was."""
+    place.register(save(sample(10), place.data / "x.parquet"))
+    [path] = (place.storage.local or tmp_path).rglob("files.json")
+    path.write_text(text, encoding="latin-1")
+    document = place.store.get("inputs/trades")
+    assert document is not None
+    facts = json.loads(document.value)
+    del facts["details_sha256"]
+    place.store.cas(document.key, document.version, json.dumps(facts).encode())
+    with pytest.raises(CorruptFile, match="cannot be read"):
+        inputs.load(place.store, place.storage, "trades")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import csv as arrow_csv
 
-from penstock.inputs.scan import LoneReturnError, csv_records, json_records
+from penstock.batch.inputs.scan import LoneReturnError, csv_records, json_records
 
 
 def cut(text: bytes, *, final: bool = True) -> list[bytes]:

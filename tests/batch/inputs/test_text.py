@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from penstock.core.ranges import Range
 from penstock.errors import BadInput, UsageError
-from penstock.ranges import Range
 
 if TYPE_CHECKING:
-    from tests.inputs.support import Place
+    from tests.batch.inputs.support import Place
 
 
 def rows_of(
@@ -114,7 +114,7 @@ def test_nested_documents(place: Place) -> None:
         {"id": 3, "lines": None},
     ]
     bad = '{"id":1}\n{"id":2,"lines":[{"on":"2024-01-02"},{"on":null}]}\n'
-    with pytest.raises(BadInput, match=r"row 1: lines.element.on is null"):
+    with pytest.raises(BadInput, match=r"row 1 .counted from 0.: lines.element.on is null"):
         rows_of(place, "y.jsonl", bad, name="y", table_schema=schema)
 
 
@@ -150,9 +150,7 @@ def test_csv_that_is_broken(place: Place) -> None:
         rows_of(place, "c.csv", "a,b\n1,2,3\n")
     with pytest.raises(BadInput, match="column a twice"):
         rows_of(place, "d.csv", "a,a\n1,2\n")
-    with pytest.raises(BadInput, match="has no rows"):
-        rows_of(place, "e.csv", "a,b\n")
-    with pytest.raises(BadInput, match="has no rows"):
+    with pytest.raises(BadInput, match="nothing tells which columns"):
         rows_of(place, "f.csv", "")
     with pytest.raises(BadInput, match="cannot be read as JSON lines"):
         rows_of(place, "g.json", '[\n{"a":1}\n]\n')
@@ -177,3 +175,18 @@ def test_a_declared_type_that_the_first_rows_do_not_have_is_found_at_once(place:
         rows_of(place, "x.csv", "a\n1.5\n", table_schema=schema)
     with pytest.raises(BadInput, match=r"x.jsonl does not fit"):
         rows_of(place, "x.jsonl", '{"a": "1"}\n', table_schema=schema)
+
+
+def test_errors_name_columns_and_count_rows_from_0(place: Place) -> None:
+    schema = pa.schema([("id", pa.int64()), ("price", pa.float64())])
+    text = "note,price,id\n" + "x,1.5,1\n" * 9_000
+    cases = {
+        "a.csv": (text + "y,oops,2\n", r"column price, row 9000 \(counted from 0\).*'oops'"),
+        "b.csv": ("note,price,id\nx,1.5,1\ny,2,two\n", r"column id, row 1 \(counted from 0\).*'two'"),
+        "c.csv": ("note,price,id\nx,1,2\nx,1\n", r"row 1 \(counted from 0\): Expected 3 columns, got 2"),
+        "d.jsonl": ('{"id":1}\n{"id":"x"}\n', r"column id changed .* in row 1 \(counted from 0\)"),
+    }
+    for name, (written, expected) in cases.items():
+        (place.data / name).write_text(written)
+        with pytest.raises(BadInput, match=expected):
+            place.read(place.register(place.data / name, name, rows=10_000, table_schema=schema))

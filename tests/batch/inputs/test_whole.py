@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
+from penstock.batch.inputs import Whole, whole_files
+from penstock.batch.inputs.model import Input
 from penstock.errors import InputChanged
-from penstock.inputs import Whole, whole_files
-from penstock.inputs.model import Input
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from penstock.batch.pipeline.arrow_step import ArrowStep
+from penstock.batch.pipeline.transforms import Retry
 from penstock.errors import (
     NullInField,
     StorageFull,
@@ -21,9 +25,7 @@ from penstock.errors import (
     UndeclaredWrite,
     UnknownField,
 )
-from penstock.pipeline.arrow_step import ArrowStep
-from penstock.pipeline.transforms import Retry
-from penstock.tables import Table, derived
+from penstock.types.tables import Table, derived
 
 NAN = float("nan")
 NOTHING: dict[str, int] = {}
@@ -394,3 +396,25 @@ def test_other_errors_are_not_tried_again(error: Exception, kind: type[Exception
     with pytest.raises(kind, match=said):
         run(step(function))
     assert len(calls) == 1
+
+
+def test_the_line_that_raised_is_told_not_where_the_transform_begins() -> None:
+    def helper(value: int) -> int:
+        return 1 // value  # this line
+
+    def function(trades: pa.RecordBatch) -> pa.RecordBatch:
+        helper(0)
+        return trades
+
+    made = replace(step(function), location=f"{__file__}:1")
+    lines = Path(__file__).read_text().splitlines()
+    line = next(n for n, text in enumerate(lines, 1) if text.endswith("# this line"))
+    with pytest.raises(TransformFailed, match=rf"test_arrow_step\.py:{line}: transform priced raised Zero"):
+        run(made)
+
+    def in_a_package(trades: pa.RecordBatch) -> pa.RecordBatch:
+        return pa.record_batch({"notional": pa.array(["x"], pa.int64())})  # that line
+
+    line = next(n for n, text in enumerate(lines, 1) if text.endswith("# that line"))
+    with pytest.raises(TransformFailed, match=rf"test_arrow_step\.py:{line}: transform priced raised Arrow"):
+        run(replace(made, function=in_a_package))

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from penstock.batch.pipeline import Pipeline, Resource, Transform, arrow_transform, transform
 from penstock.errors import DefinitionError, DuplicateName, TypeMismatch, UnknownField
-from penstock.pipeline import Pipeline, Resource, Transform, arrow_transform, transform
-from penstock.tables import Table, derived
+from penstock.types.tables import Table, derived
 
 
 class Trades(Table):

@@ -13,12 +13,12 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
+from penstock.batch.pipeline import Pipeline, Resource, Transform, transform
+from penstock.batch.pipeline.check import Unchecked
+from penstock.batch.pipeline.execute import Executor
+from penstock.batch.pipeline.schemas import widens
 from penstock.errors import DefinitionError, TypeMismatch, UndeclaredRead, UndeclaredWrite, UnknownField
-from penstock.pipeline import Pipeline, Resource, Transform, transform
-from penstock.pipeline.check import Unchecked
-from penstock.pipeline.execute import Executor
-from penstock.pipeline.schemas import widens
-from penstock.tables import Precision, Table, derived
+from penstock.types.tables import Precision, Table, derived
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,6 +13,9 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import functions as F
 
+from penstock.batch.pipeline import Dataset, Pipeline, Resource, Retry, Transform, arrow_transform, transform
+from penstock.batch.pipeline.execute import Executor, resources_by_stage
+from penstock.batch.pipeline.resources import Handles, own_values
 from penstock.errors import (
     DefinitionError,
     NullInField,
@@ -22,11 +25,8 @@ from penstock.errors import (
     UndeclaredRead,
     UsageError,
 )
-from penstock.pipeline import Dataset, Pipeline, Resource, Retry, Transform, arrow_transform, transform
-from penstock.pipeline.execute import Executor, resources_by_stage
-from penstock.pipeline.handles import Handles, own_values
 from penstock.spark.faults import decode
-from penstock.tables import Precision, Table, derived
+from penstock.types.tables import Precision, Table, derived
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,11 +19,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.pipeline import Pipeline, Resource, transform
-from penstock.pipeline.fingerprint import code_digest, resources_digest, stage_digest
-from penstock.pipeline.resources import value_digest
-from penstock.pipeline.syntax import dump
-from penstock.tables import Table
+from penstock.batch.pipeline import Pipeline, Resource, transform
+from penstock.batch.pipeline.fingerprint.digests import code_digest, resources_digest, stage_digest
+from penstock.batch.pipeline.fingerprint.syntax import dump
+from penstock.batch.pipeline.resources import value_digest
+from penstock.types.tables import Table
 
 HEAD = """
 from __future__ import annotations
@@ -258,7 +258,7 @@ def test_two_processes_agree(digest: Digest, tmp_path: Path) -> None:
     here = digest()
     program = (
         "import pkfp_main\n"
-        "from penstock.pipeline.fingerprint import code_digest\n"
+        "from penstock.batch.pipeline.fingerprint.digests import code_digest\n"
         "print(code_digest(pkfp_main.step.function), end='')"
     )
     for seed in ("1", "2"):

@@ -6,6 +6,8 @@ import random
 
 import pytest
 
+from penstock.batch.pipeline import Retry
+from penstock.batch.pipeline.retry import attempt, attempt_job, is_transient, merged
 from penstock.errors import (
     DefinitionError,
     StoreUnavailable,
@@ -14,8 +16,6 @@ from penstock.errors import (
     TransientError,
     WorkerLost,
 )
-from penstock.pipeline import Retry
-from penstock.pipeline.retry import attempt, attempt_job, is_transient, merged
 
 
 class Flaky:

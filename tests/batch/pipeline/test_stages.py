@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from penstock.pipeline import Pipeline, Resource, Stage, Transform, transform
-from penstock.pipeline.stages import bind, derive, live
-from penstock.tables import Table, derived
+from penstock.batch.pipeline import Pipeline, Resource, Stage, Transform, transform
+from penstock.batch.pipeline.stages import bind, derive, live
+from penstock.types.tables import Table, derived
 
 
 class One(Table):

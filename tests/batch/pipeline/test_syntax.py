@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from penstock.pipeline.syntax import syntax
+from penstock.batch.pipeline.fingerprint.syntax import syntax
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
-"""An instance of its own, for tests that kill it: ``python -m tests.runner.child WORKDIR NAME OPTIONS``."""
+"""An instance of its own, for tests that kill it: ``python -m tests.batch.runner.child WORKDIR NAME
+OPTIONS``.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ from typing import Any
 from pyspark import cloudpickle
 
 import penstock as ps
-from penstock import failpoints
-from tests.runner import trades
+from penstock.core import failpoints
+from tests.batch.runner import trades
 
 
 def main(workdir: str, name: str, options: str) -> None:

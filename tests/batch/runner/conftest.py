@@ -16,16 +16,16 @@ import pytest
 from pyspark import cloudpickle
 
 import penstock as ps
-from penstock.claims import Board
-from penstock.runner import runs
-from penstock.runner.events import Event
-from tests.runner import trades
+from penstock.batch.runner.events import Event
+from penstock.batch.runs import runs
+from penstock.control.claims import Board
+from tests.batch.runner import trades
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 RUN = "runner-trades"
 
 
@@ -45,7 +45,7 @@ class Child:
     def __init__(self, place: Place, name: str, failpoints: str, options: dict[str, Any]) -> None:
         environ = {**os.environ, "PENSTOCK_TEST_HOOKS": str(place.hooks), "PENSTOCK_FAILPOINTS": failpoints}
         given = json.dumps({"store": place.url, **options})
-        command = [sys.executable, "-m", "tests.runner.child", str(place.path), name, given]
+        command = [sys.executable, "-m", "tests.batch.runner.child", str(place.path), name, given]
         self.process = subprocess.Popen(
             command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )

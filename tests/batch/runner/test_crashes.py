@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import penstock as ps
-from penstock.runner import runs
-from tests.runner.conftest import RUN, Place, until
+from penstock.batch.runs import runs
+from tests.batch.runner.conftest import RUN, Place, until
 
 # Where the instance dies, and the stage at which whoever takes over has to begin.
 STEPS = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.claims import Board
+from penstock.batch.runner.lease import Hold, InstanceLease
+from penstock.control.claims import Board
 from penstock.errors import SessionLost, StoreUnavailable
-from penstock.runner.lease import Hold, Lease
 from penstock.store.base import Session
 from penstock.store.memory import MemoryStore
 
@@ -45,7 +45,7 @@ class Setting:
         self.store = Silent()
         self.board = Board.register(self.store, "run", 10, 10)
         self.lost: list[Hold] = []
-        self.lease = Lease(
+        self.lease = InstanceLease(
             self.store, self.board, TTL, TTL / 3, on_lost=self.lost.append, clock=lambda: self.now
         )
         self.first = self.lease.session

@@ -7,11 +7,12 @@ import threading
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import DataFrame  # noqa: TC002 - read by the pipeline
 
 import penstock as ps
 from penstock.errors import InputChanged, RunMismatch
-from tests.runner import trades
-from tests.runner.conftest import Place, until
+from tests.batch.runner import trades
+from tests.batch.runner.conftest import Place, until
 
 
 def test_a_changed_input_halts_before_anything_is_lost(place: Place) -> None:
@@ -64,3 +65,50 @@ def test_a_folder_of_files_cut_on_and_off_their_bounds(place: Place, sizes: tupl
     report = place.run(inputs={"trades": "folder"})
     assert (report.ending, report.acked) == ("complete", 2)
     place.assert_exact()
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+def test_an_input_without_rows_is_an_empty_output_with_the_right_columns(place: Place, form: str) -> None:
+    empty = place.path / "empty.parquet"
+    pq.write_table(place.table.slice(0, 0), empty)
+    place.register("none", empty)
+    report = place.run(run="empty", inputs={"trades": "none"}, output_format=form)
+    assert (report.ending, report.acked) == ("complete", 0)
+    output = ps.Output(place.store, "empty")
+    assert output.schema("trades").equals(trades.Trades.arrow_schema())
+    assert output.frame(place.spark, "positions").schema == trades.Positions.spark_schema()
+    assert output.frame(place.spark, "positions").collect() == []
+    assert ps.verify(place.store, "empty").ok
+    exported = output.export(str(place.path / "exported"))
+    assert (exported.files, exported.rows) == (2, 0)
+    if form == "parquet":
+        read = place.spark.read.parquet(str(place.path / "exported/positions"))
+        assert (read.count(), read.columns) == (0, ["symbol", "trades", "notional"])
+
+
+def test_a_further_input_may_have_no_rows(place: Place) -> None:
+    class Rates(ps.Table):
+        symbol: str
+        rate: float
+
+    class Rated(ps.Table):
+        id: int
+        rate: float | None
+
+    @ps.transform(reads=[trades.Trades.id, trades.Trades.symbol, Rates.symbol, Rates.rate], writes=Rated)
+    def rated(trades: DataFrame, rates: DataFrame) -> DataFrame:
+        return trades.join(rates, "symbol", "left").select("id", "rate")
+
+    pipeline = ps.Pipeline("rated", inputs=[trades.Trades, Rates], outputs=Rated, transforms=[rated])
+    ps.register(
+        place.spark,
+        place.store,
+        place.storage,
+        "rates",
+        place.spark.createDataFrame([], Rates.spark_schema()),
+        partition_rows=10,
+    )
+    assert place.runner(pipeline).run().ending == "complete"
+    found = ps.Output(place.store, "rated").arrow("rated")
+    assert found.num_rows == place.table.num_rows
+    assert found["rate"].null_count == found.num_rows

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,12 +17,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import penstock as ps
+from penstock.batch.runner.work import fingerprint
+from penstock.batch.runs import dropping, gc, runs
+from penstock.batch.runs.plan import plan_pipeline, plan_run
 from penstock.errors import CodeChanged, StoreUnavailable
-from penstock.runner import gc, runs
-from penstock.runner.plan import plan_pipeline, plan_run
-from penstock.runner.work import fingerprint
-from tests.runner import trades
-from tests.runner.conftest import RUN, Place, until
+from tests.batch.runner import trades
+from tests.batch.runner.conftest import RUN, Place, until
 
 
 @pytest.mark.parametrize(
@@ -71,7 +74,8 @@ def test_a_reader_sees_whole_partitions_only(place: Place) -> None:
 def test_a_file_nobody_acked_is_invisible_and_swept(place: Place) -> None:
     place.run()
     run = runs.load(place.store, RUN)
-    zombie = Path(run.output) / RUN / "trades" / "000000000000-000000001000-000099-aaaaaa" / "part-0.parquet"
+    folder = f"{run.id}-000000000000-000000001000-000099-aaaaaa"
+    zombie = Path(run.output) / RUN / "trades" / folder / "part-0.parquet"
     zombie.parent.mkdir(parents=True)
     pq.write_table(place.table, zombie)
     place.assert_exact()
@@ -109,7 +113,7 @@ def test_a_run_that_was_dropped_is_not_mixed_with_its_successor(place: Place) ->
     old, board = runs.load(place.store, RUN), place.board
     session = place.store.session(30)
     [late] = board.claim(session, "late")
-    gc.drop(place.store, place.storage, old)
+    dropping.drop(place.store, place.storage, old)
     with pytest.raises(ps.PenstockError):
         board.ack(late, "0" * 32)
     assert runs.every(place.store) == []
@@ -141,7 +145,7 @@ def test_an_instance_with_old_code_gives_way(place: Place, changed: ps.Pipeline)
 
 
 def test_a_runner_waits_for_a_store_that_is_away(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    from penstock.claims import Board
+    from penstock.control.claims import Board
 
     ack = Board.ack
     away = iter([True, True])
@@ -230,7 +234,9 @@ def test_a_partition_that_always_fails_is_poisoned_and_the_rest_goes_on(place: P
     assert (report.ending, report.acked, report.failed, report.poisoned) == ("incomplete", 3, 3, 1)
     [bad] = [v for v in place.board.partitions() if v.state == "poisoned"]
     assert (bad.range, bad.attempts) == (ps.Range(2000, 3000), 3)
-    assert all("partition 2 is bad" in failure.error for failure in bad.errors)
+    # Of all but the newest only the beginning is kept.
+    assert [f.error.split(":")[0] for f in bad.errors] == ["transform-failed"] * 3
+    assert "partition 2 is bad" in bad.errors[-1].error
     assert "trades.py" in bad.errors[0].error
     assert place.run(max_failures=3).acked == 0
     (place.hooks / "fail-2").unlink()
@@ -261,7 +267,7 @@ def _changed(place: Place, name: str) -> ps.Pipeline:
 
 @pytest.fixture
 def changed(place: Place, monkeypatch: pytest.MonkeyPatch) -> ps.Pipeline:
-    from penstock.pipeline import pipeline as module
+    from penstock.batch.pipeline import pipeline as module
 
     monkeypatch.setattr(module, "_named", {})
     return _changed(place, "aggregate")
@@ -297,7 +303,7 @@ def test_plan_shows_what_is_reused_and_why(place: Place, changed: ps.Pipeline) -
     begun = next(p.partition for p in plan.partitions if p.state != "completed")
     assert actions == {done: ("done",) * 3, begun: ("reuse", "reuse", "recompute")}
     assert plan.untouched == 2
-    from penstock.pipeline.execute import resources_by_stage
+    from penstock.batch.pipeline.execute import resources_by_stage
 
     now = fingerprint(changed, run.inputs, resources_by_stage(changed, {}), None)
     assert plan_run(place.store, run, changed, now).code_changed == ("code of stage 2 (aggregate) changed",)
@@ -433,3 +439,46 @@ def test_all_field_types_survive_checkpoints_and_output(place: Place) -> None:
 def _stages_on_disk(place: Place) -> set[int]:
     found = (place.path / "storage" / "runs").glob("*/partitions/*/*/stage-*.json")
     return {int(path.stem.split("-")[1]) for path in found}
+
+
+def test_another_version_of_spark_is_other_code(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.run(max_batches=1)
+    run = runs.load(place.store, RUN)
+    assert run.fingerprint.engine["Spark"] == ".".join(place.spark.version.split(".")[:2])
+    newer = replace(run.fingerprint, engine={**run.fingerprint.engine, "Spark": "9.1"})
+    assert run.fingerprint.differences(newer) == [f"Spark was {run.fingerprint.engine['Spark']}, is 9.1"]
+    unknown = replace(run.fingerprint, engine={})
+    assert unknown.differences(newer) == newer.differences(unknown) == []
+    with monkeypatch.context() as patch:
+        patch.setattr("penstock.batch.runner.runner.fingerprint", lambda *_: newer)
+        with pytest.raises(CodeChanged, match=r"is 9\.1"):
+            place.run()
+    assert place.run().ending == "complete"
+
+
+def test_a_helper_that_is_imported_inside_a_transform_is_part_of_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(place.path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    @ps.transform(reads=trades.Trades.quantity, writes=trades.Trades.notional)
+    def taxed(trades: DataFrame) -> DataFrame:
+        from pkrun_helpers import tax  # type: ignore[import-not-found]
+
+        return trades.withColumn("notional", F.col("quantity") * F.lit(tax()))
+
+    def run(rate: float, **more: Any) -> ps.Report:
+        (place.path / "pkrun_helpers.py").write_text(f"def tax(): return {rate}\n")
+        importlib.invalidate_caches()
+        sys.modules.pop("pkrun_helpers", None)
+        return place.runner(pipeline, **more).run()
+
+    pipeline = ps.Pipeline("taxed", inputs=trades.Trades, outputs=trades.Trades, transforms=[taxed])
+    try:
+        assert run(1.5, max_batches=1).acked == 1
+        with pytest.raises(CodeChanged, match="code of stage 0"):
+            run(2.5)
+        assert run(1.5).ending == "complete"
+    finally:
+        sys.modules.pop("pkrun_helpers", None)

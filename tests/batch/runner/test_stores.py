@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.cluster.keys import Keys
-from penstock.cluster.roster import Roster
+from penstock.control.cluster.documents.keys import Keys
+from penstock.control.cluster.documents.members import Roster
 from servers.etcd import EtcdCluster
 from servers.seaweed import Seaweed
-from tests.runner.conftest import Place, opened
+from tests.batch.runner.conftest import Place, opened
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

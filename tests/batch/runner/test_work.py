@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import penstock as ps
-from penstock.claims import Board
-from penstock.pipeline.handles import Handles
-from tests.runner import trades
-from tests.runner.conftest import Place
+from penstock.batch.pipeline.resources import Handles
+from penstock.control.claims import Board
+from tests.batch.runner import trades
+from tests.batch.runner.conftest import Place
 
 Trades = trades.Trades
 

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.catalog import Create, Head, Kind, Statement
-from penstock.catalog.model import Stamp
-from penstock.catalog.rules import Change, apply
+from penstock.control.catalog import Create, Head, Statement, StatementKind
+from penstock.control.catalog.model import ChangeStamp
+from penstock.control.catalog.rules import CatalogChange, apply
 from penstock.store.base import Store
 
 
-def statement(name: str, *needs: str, kind: Kind = Kind.VIEW, sql: str = "") -> Statement:
+def statement(name: str, *needs: str, kind: StatementKind = StatementKind.VIEW, sql: str = "") -> Statement:
     return Statement(name, kind, sql or f"CREATE {kind.upper()} {name}", needs)
 
 
-def create(name: str, *needs: str, kind: Kind = Kind.VIEW, sql: str = "", replace: bool = False) -> Create:
+def create(
+    name: str, *needs: str, kind: StatementKind = StatementKind.VIEW, sql: str = "", replace: bool = False
+) -> Create:
     return Create(statement(name, *needs, kind=kind, sql=sql), replace)
 
 
-def after(*changes: Change, begin: Head | None = None) -> Head:
+def after(*changes: CatalogChange, begin: Head | None = None) -> Head:
     """What these changes make of the empty catalog, or of ``begin``."""
     head = begin or Head()
     for change in changes:
-        head = apply(head, change, Stamp(f"r{head.version}", "ana@host", "2026-01-05T10:00:00Z"))
+        head = apply(head, change, ChangeStamp(f"r{head.version}", "ana@host", "2026-01-05T10:00:00Z"))
     return head
 
 

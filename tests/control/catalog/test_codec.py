@@ -5,13 +5,15 @@ from typing import Any
 
 import pytest
 
-from penstock.catalog import Drop, Head, Kind
-from penstock.catalog.codec import FORMAT, decode, encode
+from penstock.control.catalog import Drop, Head, StatementKind
+from penstock.control.catalog.codec import FORMAT, decode, encode
 from penstock.errors import CatalogError, CorruptFile, UsageError
-from penstock.store.keys import MAX_DOCUMENT
-from tests.catalog.support import after, create
+from penstock.store.backends import MAX_DOCUMENT
+from tests.control.catalog.support import after, create
 
-FULL = after(create("a", kind=Kind.TABLE), create("shop.b", "a", sql="SELECT 'ü'"), create("c"), Drop("c"))
+FULL = after(
+    create("a", kind=StatementKind.TABLE), create("shop.b", "a", sql="SELECT 'ü'"), create("c"), Drop("c")
+)
 
 
 def test_what_is_encoded_is_decoded() -> None:

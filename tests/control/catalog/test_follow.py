@@ -10,13 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.catalog import Catalog, Create, Drop, Follower, Handler, Kind, Statement, replay
-from penstock.catalog.manifest import HEAD
-from penstock.catalog.rules import Change
+from penstock.control.catalog import (
+    Catalog,
+    Create,
+    Drop,
+    Follower,
+    Handler,
+    Statement,
+    StatementKind,
+    replay,
+)
+from penstock.control.catalog.manifest import HEAD
+from penstock.control.catalog.rules import CatalogChange
 from penstock.errors import CatalogError, PenstockError, StoreUnavailable
 from penstock.store.base import Changes, Store
 from penstock.store.memory import MemoryStore
-from tests.catalog.support import create, statement
+from tests.control.catalog.support import create, statement
 
 Stores = tuple[Store, Store]
 
@@ -113,7 +122,7 @@ def test_an_error_of_a_replay_keeps_its_type() -> None:
 
 def test_a_follower_starts_with_everything_and_goes_on_with_differences(stores: Stores) -> None:
     catalog, replica = Catalog(stores[0]), Replica()
-    for change in (create("a", kind=Kind.TABLE), create("b", "a"), create("c", "b"), create("z")):
+    for change in (create("a", kind=StatementKind.TABLE), create("b", "a"), create("c", "b"), create("z")):
         catalog.change(change)
     follower = Follower(stores[1], replica)
     assert follower.poll(5)
@@ -128,7 +137,7 @@ def test_a_follower_starts_with_everything_and_goes_on_with_differences(stores: 
     assert replica.things == replayed(stores[0])
 
 
-def follow(*changes: Change) -> list[str]:
+def follow(*changes: CatalogChange) -> list[str]:
     """What a follower does about changes that were made since it had a, b on a, c on b, and z."""
     store, replica = MemoryStore(), Replica()
     for begin in (create("a"), create("b", "a"), create("c", "b"), create("z")):
@@ -152,16 +161,16 @@ def follow(*changes: Change) -> list[str]:
         ([create("z", replace=True)], []),
         ([create("n"), Drop("n")], []),
         ([Drop("z"), create("z")], []),
-        ([Drop("z"), create("z", kind=Kind.SINK)], ["drop z", "build z"]),
+        ([Drop("z"), create("z", kind=StatementKind.SINK)], ["drop z", "build z"]),
         (
-            [Drop("b", cascade=True), create("b", kind=Kind.STREAM), create("c", "b")],
+            [Drop("b", cascade=True), create("b", kind=StatementKind.STREAM), create("c", "b")],
             ["drop b", "build b", "build c"],
         ),
         ([create("b", replace=True), Drop("a"), Drop("c")], ["drop c", "drop a", "build b"]),
         ([create("b", replace=True), create("a", "b", replace=True)], ["build b", "build a", "build c"]),
     ],
 )
-def test_differences(changes: list[Change], done: list[str]) -> None:
+def test_differences(changes: list[CatalogChange], done: list[str]) -> None:
     assert follow(*changes) == done
 
 
@@ -292,7 +301,7 @@ CREATES = st.builds(
     ),
     NAMES,
     st.lists(NAMES, max_size=3, unique=True),
-    st.sampled_from([Kind.TABLE, Kind.VIEW]),
+    st.sampled_from([StatementKind.TABLE, StatementKind.VIEW]),
     st.integers(0, 2),
     st.booleans(),
 )
@@ -314,7 +323,7 @@ def catches_up(follower: Follower, replica: Replica) -> bool:
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(CREATES | DROPS | POLLS, max_size=40))
-def test_differences_give_the_same_as_a_replay(steps: list[Change | int]) -> None:
+def test_differences_give_the_same_as_a_replay(steps: list[CatalogChange | int]) -> None:
     store, replica = MemoryStore(), Replica()
     catalog, follower = Catalog(store), Follower(store, replica)
     for step in steps:

@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 import pytest
 from greenlet import getcurrent, greenlet
 
-from penstock.catalog import Catalog, Drop, texts
-from penstock.catalog.codec import decode
-from penstock.catalog.manifest import HEAD
-from penstock.catalog.model import digest_of
+from penstock.control.catalog import Catalog, Drop, texts
+from penstock.control.catalog.codec import decode
+from penstock.control.catalog.manifest import HEAD
+from penstock.control.catalog.model import digest_of
 from penstock.errors import CorruptFile, PenstockError
 from penstock.store.base import Document, Store
 from penstock.store.memory import MemoryStore
-from tests.catalog.support import create
+from tests.control.catalog.support import create
 
 SEEDS = 400
 
@@ -86,7 +86,7 @@ def explore(seed: int) -> bool:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.catalog.manifest.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("penstock.control.catalog.manifest.time.sleep", lambda seconds: None)
 
 
 def test_no_head_refers_to_a_missing_text() -> None:

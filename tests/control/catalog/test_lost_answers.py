@@ -8,21 +8,21 @@ from contextlib import suppress
 
 import pytest
 
-from penstock.catalog import Catalog, Drop
-from penstock.catalog.codec import decode
-from penstock.catalog.manifest import HEAD
-from penstock.catalog.model import HISTORY
+from penstock.control.catalog import Catalog, Drop
+from penstock.control.catalog.codec import decode
+from penstock.control.catalog.manifest import HEAD
+from penstock.control.catalog.model import HISTORY
 from penstock.errors import CatalogConflict, StoreUnavailable
 from penstock.store.base import Document
 from penstock.store.memory import MemoryStore
-from tests.catalog.support import create, names
+from tests.control.catalog.support import create, names
 
 pytestmark = pytest.mark.usefixtures("impatient")
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.catalog.manifest.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("penstock.control.catalog.manifest.time.sleep", lambda seconds: None)
 
 
 class Mute(MemoryStore):

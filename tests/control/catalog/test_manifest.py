@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from penstock.catalog import Catalog, Drop, Head, Kind, Manifest
-from penstock.catalog.codec import encode
-from penstock.catalog.manifest import HEAD
-from penstock.catalog.texts import BATCH
+from penstock.control.catalog import Catalog, Drop, Head, Manifest, StatementKind
+from penstock.control.catalog.codec import encode
+from penstock.control.catalog.manifest import HEAD
+from penstock.control.catalog.texts import BATCH
 from penstock.errors import CatalogConflict, CatalogError, CorruptFile, DuplicateName, UsageError
+from penstock.store.backends import MAX_DOCUMENT
 from penstock.store.base import Document, Store
-from penstock.store.keys import MAX_DOCUMENT
 from penstock.store.memory import MemoryStore
 from penstock.store.sqlite import SqliteStore
-from tests.catalog.support import after, create, digests, is_valid, names, texts
+from tests.control.catalog.support import after, create, digests, is_valid, names, texts
 
 Stores = tuple[Store, Store]
 
@@ -32,7 +32,7 @@ def test_an_empty_store_has_the_empty_catalog(stores: Stores) -> None:
 
 def test_everybody_reads_what_was_made(stores: Stores) -> None:
     one, other = Catalog(stores[0]), Catalog(stores[1])
-    made = one.change(create("orders", kind=Kind.TABLE, sql="CREATE TABLE größe;"), by="ana@host")
+    made = one.change(create("orders", kind=StatementKind.TABLE, sql="CREATE TABLE größe;"), by="ana@host")
     assert (made.version, made.what, made.by) == (1, "create table orders", "ana@host")
     assert other.change(create("daily", "orders")).version == 2
     for catalog in (one, other, Catalog(stores[0])):
@@ -228,11 +228,11 @@ def test_no_change_of_many_threads_is_lost(stores: Stores) -> None:
 
 WRITER = """
 import sys
-from penstock.catalog import Catalog, Create, Kind, Statement
+from penstock.control.catalog import Catalog, Create, Statement, StatementKind
 from penstock.store.sqlite import SqliteStore
 catalog = Catalog(SqliteStore(sys.argv[1]))
 for i in range(12):
-    catalog.change(Create(Statement(f"{sys.argv[2]}.n{i}", Kind.VIEW, f"SELECT {i}", ("base",))))
+    catalog.change(Create(Statement(f"{sys.argv[2]}.n{i}", StatementKind.VIEW, f"SELECT {i}", ("base",))))
 """
 
 

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.catalog import Create, Drop, Head, Kind, Statement
-from penstock.catalog.model import HISTORY, Stamp
-from penstock.catalog.rules import Change, apply, conflict, in_order
+from penstock.control.catalog import Create, Drop, Head, Statement, StatementKind
+from penstock.control.catalog.model import HISTORY, ChangeStamp
+from penstock.control.catalog.rules import CatalogChange, apply, conflict, in_order
 from penstock.errors import DuplicateName, PenstockError, UsageError
-from tests.catalog.support import after, create, is_valid, names, statement
+from tests.control.catalog.support import after, create, is_valid, names, statement
 
-BASE = after(create("a", kind=Kind.TABLE), create("b", "a"), create("c", "b"), create("z"))
+BASE = after(create("a", kind=StatementKind.TABLE), create("b", "a"), create("c", "b"), create("z"))
 
 
 def test_the_empty_catalog_has_version_0_and_each_change_adds_1() -> None:
@@ -26,16 +26,16 @@ def test_what_is_created_stands_at_the_end() -> None:
     assert BASE.entries[1].created == "2026-01-05T10:00:00Z ana@host"
 
 
-REFUSED: list[tuple[Change, type[PenstockError], str, str]] = [
+REFUSED: list[tuple[CatalogChange, type[PenstockError], str, str]] = [
     (create("a"), DuplicateName, "there is a table a", "--replace"),
-    (create("A", kind=Kind.TABLE, replace=True), DuplicateName, "only in capitals", "write a"),
+    (create("A", kind=StatementKind.TABLE, replace=True), DuplicateName, "only in capitals", "write a"),
     (create("a", replace=True), UsageError, "a is a table, and a view cannot", "catalog drop a"),
     (create("n", "nope"), UsageError, "view n needs nope, which is not", "add nope first"),
     (create("n", "Z"), UsageError, "needs Z, which is not", "did you mean z?"),
     (create("n", "n"), UsageError, "view n cannot need itself", ""),
     (create("c", "c", replace=True), UsageError, "view c cannot need itself", ""),
     (
-        create("a", "c", kind=Kind.TABLE, replace=True),
+        create("a", "c", kind=StatementKind.TABLE, replace=True),
         UsageError,
         "table a would need itself: a needs c needs b needs a",
         "leave out what needs a",
@@ -47,7 +47,7 @@ REFUSED: list[tuple[Change, type[PenstockError], str, str]] = [
 
 
 @pytest.mark.parametrize(("change", "error", "what", "hint"), REFUSED, ids=lambda row: str(row)[:40])
-def test_what_is_refused(change: Change, error: type[PenstockError], what: str, hint: str) -> None:
+def test_what_is_refused(change: CatalogChange, error: type[PenstockError], what: str, hint: str) -> None:
     with pytest.raises(error) as raised:
         after(change, begin=BASE)
     assert what in raised.value.what
@@ -75,8 +75,8 @@ def test_what_cannot_be_a_statement(make: object) -> None:
 
 
 def test_a_statement_is_kept_tidy() -> None:
-    made = Create(Statement("shop.orders", Kind.VIEW, " SELECT 1;\n", ("b", "a", "b"), "once\nupon"))
-    assert made.statement == Statement("shop.orders", Kind.VIEW, "SELECT 1", ("b", "a"), "once upon")
+    made = Create(Statement("shop.orders", StatementKind.VIEW, " SELECT 1;\n", ("b", "a", "b"), "once\nupon"))
+    assert made.statement == Statement("shop.orders", StatementKind.VIEW, "SELECT 1", ("b", "a"), "once upon")
 
 
 def test_a_replaced_statement_keeps_its_place() -> None:
@@ -105,8 +105,8 @@ def test_dropping_takes_out_one_or_all_that_need_it() -> None:
 
 
 def test_a_dropped_name_is_free_for_any_kind() -> None:
-    head = after(Drop("z"), create("z", kind=Kind.SINK), begin=BASE)
-    assert head.entries[-1].kind is Kind.SINK
+    head = after(Drop("z"), create("z", kind=StatementKind.SINK), begin=BASE)
+    assert head.entries[-1].kind is StatementKind.SINK
 
 
 def test_history_tells_the_last_changes() -> None:
@@ -127,7 +127,7 @@ def test_history_tells_the_last_changes() -> None:
 
 def test_history_stays_small_whatever_is_dropped() -> None:
     head = after(create("root"), *(create(f"{'n' * 90}{i}", "root") for i in range(30)))
-    gone = apply(head, Drop("root", cascade=True), Stamp("r", "x" * 1000, "now"))
+    gone = apply(head, Drop("root", cascade=True), ChangeStamp("r", "x" * 1000, "now"))
     assert len(gone.history[-1].what) <= 120
     assert len(gone.history[-1].by) <= 120
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.catalog.sql import MAX_SQL, one_statement, script
+from penstock.control.catalog.sql import MAX_SQL, one_statement, script
 from penstock.errors import UsageError
 
 

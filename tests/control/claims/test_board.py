@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.claims import SHARD_PARTITIONS, Board, CheckpointRef, Claim, State, register
+from penstock.control.claims import SHARD_PARTITIONS, Board, CheckpointRef, Claim, PartitionState, register
+from penstock.core.ranges import Range
 from penstock.errors import (
     FencedError,
     RangeOverlap,
@@ -22,7 +23,6 @@ from penstock.errors import (
     UnknownPartition,
     UsageError,
 )
-from penstock.ranges import Range
 from penstock.store.base import Document, Session, Store, Write
 from penstock.store.memory import MemoryStore
 from penstock.store.sqlite import SqliteStore
@@ -64,7 +64,7 @@ def assert_exact(board: Board) -> None:
     """Every row is completed, once."""
     end = 0
     for view in board.partitions():
-        assert (view.range.begin, view.state) == (end, State.COMPLETED)
+        assert (view.range.begin, view.state) == (end, PartitionState.COMPLETED)
         end = view.range.end
     assert end == board.geometry.total_rows
     assert board.finished()
@@ -111,7 +111,7 @@ def test_from_claim_to_ack(store: Store) -> None:
     board.ack(claims[0], "digest")
     board.ack(claims[0], "digest")
     board.release(claims[1])
-    assert board.fail(claims[2], "boom") is State.PENDING
+    assert board.fail(claims[2], "boom") is PartitionState.PENDING
     summary = board.summary()
     assert (summary.completed.rows, summary.pending.rows, summary.failures) == (10, 15, 1)
     finish(board, session, "me")
@@ -163,11 +163,11 @@ def test_renew_tells_which_are_lost(store: Store) -> None:
 
 def test_a_failing_partition_is_set_aside_and_retried_on_command(store: Store) -> None:
     board, session = register(store, "r", 10, 10, max_failures=2), store.session(9)
-    assert board.fail(board.claim(session, "me")[0], "one") is State.PENDING
-    assert board.fail(board.claim(session, "me")[0], "two") is State.POISONED
+    assert board.fail(board.claim(session, "me")[0], "one") is PartitionState.PENDING
+    assert board.fail(board.claim(session, "me")[0], "two") is PartitionState.POISONED
     assert board.claim(session, "me") == []
     assert board.finished()
-    assert [e.error for e in next(board.partitions([State.POISONED])).errors] == ["one", "two"]
+    assert [e.error for e in next(board.partitions([PartitionState.POISONED])).errors] == ["one", "two"]
     board.retry(Range(0, 10))
     assert not board.finished()
     finish(Board.open(store, "r"), session, "me")
@@ -208,12 +208,12 @@ def test_views_stream_untouched_partitions_and_start_anywhere(store: Store) -> N
     views = board.partitions(begin=4_999_990)
     found = [(str(view.range), view.state) for view, _ in zip(views, range(4), strict=False)]
     assert found == [
-        ("4999990-5000000", State.PENDING),
-        ("5000000-5000003", State.PENDING),
-        ("5000003-5000007", State.CLAIMED),
-        ("5000007-5000010", State.PENDING),
+        ("4999990-5000000", PartitionState.PENDING),
+        ("5000000-5000003", PartitionState.PENDING),
+        ("5000003-5000007", PartitionState.CLAIMED),
+        ("5000007-5000010", PartitionState.PENDING),
     ]
-    (only,) = board.partitions([State.CLAIMED])
+    (only,) = board.partitions([PartitionState.CLAIMED])
     assert (only.owner, only.alive) == ("me", True)
     session.close()
     summary = board.summary()
@@ -311,7 +311,7 @@ class Flaky(MemoryStore):
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.claims.combiner.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("penstock.control.claims.combiner.time.sleep", lambda seconds: None)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -404,7 +404,7 @@ def test_acks_of_many_threads_share_a_commit(sqlite: SqliteStore, monkeypatch: p
 
 WORKER = """
 import sys
-from penstock.claims import Board
+from penstock.control.claims import Board
 from penstock.store.sqlite import SqliteStore
 store = SqliteStore(sys.argv[1])
 board, session, owner = Board.open(store, "r"), store.session(60), sys.argv[2]
@@ -431,8 +431,8 @@ def test_processes_share_a_run_and_one_may_be_killed(sqlite: SqliteStore) -> Non
     acked += [line for output in outputs for line in output]
     assert max(Counter(acked).values()) == 1
     states = {str(view.range): view.state for view in board.partitions()}
-    assert all(states[rows] is State.COMPLETED for rows in acked)
-    left = list(board.partitions([State.PENDING, State.CLAIMED]))
+    assert all(states[rows] is PartitionState.COMPLETED for rows in acked)
+    left = list(board.partitions([PartitionState.PENDING, PartitionState.CLAIMED]))
     assert all(view.owner == "victim" for view in left)
     for view in left:
         board.force_release(view.range)

@@ -9,12 +9,12 @@ from contextlib import suppress
 
 import pytest
 
-from penstock.claims import SHARD_PARTITIONS, Board, Claim, State, register
-from penstock.claims.codec import encode
-from penstock.claims.machine import REMEMBERED
-from penstock.claims.model import Shard
+from penstock.control.claims import SHARD_PARTITIONS, Board, Claim, PartitionState, register
+from penstock.control.claims.codec import encode
+from penstock.control.claims.machine import REMEMBERED
+from penstock.control.claims.model import Shard
+from penstock.core.ranges import Range
 from penstock.errors import PenstockError, RangeOverlap, SessionLost, StoreUnavailable
-from penstock.ranges import Range
 from penstock.store.base import Document, Session, Write
 from penstock.store.memory import MemoryStore
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("impatient")
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.claims.combiner.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("penstock.control.claims.combiner.time.sleep", lambda seconds: None)
 
 
 class Mute(MemoryStore):
@@ -64,7 +64,7 @@ def rows(claims: Sequence[Claim]) -> list[str]:
 
 def assert_all_are_held(board: Board, claims: Sequence[Claim]) -> None:
     """What is claimed in the store is exactly what was handed out."""
-    claimed = [(view.range, view.token) for view in board.partitions([State.CLAIMED])]
+    claimed = [(view.range, view.token) for view in board.partitions([PartitionState.CLAIMED])]
     assert claimed == sorted((claim.range, claim.token) for claim in claims)
 
 
@@ -270,8 +270,8 @@ def test_an_owner_that_was_stopped_before_its_write_is_asked_about_again(
         now[0] += 10
         return encode(shard)
 
-    monkeypatch.setattr("penstock.claims.combiner.encode", stopped)
-    monkeypatch.setattr("penstock.claims.combiner.time.monotonic", lambda: clock() + now[0])
+    monkeypatch.setattr("penstock.control.claims.combiner.encode", stopped)
+    monkeypatch.setattr("penstock.control.claims.combiner.time.monotonic", lambda: clock() + now[0])
     with pytest.raises(SessionLost):
         board.ack(claim, "d")
     assert board.summary().completed.rows == 0

@@ -15,22 +15,22 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from penstock.claims import commands as c
-from penstock.claims import machine
-from penstock.claims.codec import decode, encode
-from penstock.claims.model import (
+from penstock.control.claims import commands as c
+from penstock.control.claims import machine
+from penstock.control.claims.codec import decode, encode
+from penstock.control.claims.model import (
     Accepted,
     Alive,
     Answer,
     CheckpointRef,
     Grant,
     Granted,
-    Record,
+    PartitionRecord,
+    PartitionState,
     Refused,
     Shard,
-    State,
 )
-from penstock.ranges import Range
+from penstock.core.ranges import Range
 
 ROWS, GRID, LIMIT = 60, 10, 3
 _index = st.integers(0, 10_000)
@@ -104,14 +104,14 @@ class Claims(RuleBasedStateMachine):
     @rule(i=_index, count=st.integers(1, 3))
     def claim(self, i: int, count: int) -> None:
         session = self.alive[i % len(self.alive)]
-        self.grant(self.ask(c.Claim(self.request(), session, session, count, LIMIT)), session)
+        self.grant(self.ask(c.ClaimPartitions(self.request(), session, session, count, LIMIT)), session)
 
     @rule(i=_index, cuts=st.lists(st.integers(0, ROWS), min_size=2, max_size=4, unique=True))
     def claim_ranges(self, i: int, cuts: list[int]) -> None:
         session = self.alive[i % len(self.alive)]
         cuts.sort()
         ranges = tuple(Range(a, b) for a, b in zip(cuts[::2], cuts[1::2], strict=False))
-        answer = self.ask(c.Claim(self.request(), session, session, len(ranges), LIMIT, ranges))
+        answer = self.ask(c.ClaimPartitions(self.request(), session, session, len(ranges), LIMIT, ranges))
         if isinstance(answer, Granted):
             assert tuple(grant.range for grant in answer.grants) == ranges
             self.grant(answer, session)
@@ -123,7 +123,7 @@ class Claims(RuleBasedStateMachine):
         rows = range(held.grant.range.begin, held.grant.range.end)
         replay = self.completed[rows.start] is held
         rightful = self.rightful(held)
-        answer = self.ask(c.Ack(self.request(), *held.args, digest))
+        answer = self.ask(c.AckPartition(self.request(), *held.args, digest))
         if not replay:
             assert isinstance(answer, Accepted) == rightful, "an ack of the wrong one was taken"
         if rightful:
@@ -156,11 +156,11 @@ class Claims(RuleBasedStateMachine):
         record = self.shard.records[i % len(self.shard.records)]
         commands: dict[str, c.Command] = {
             "poison": c.Poison(self.request(), record.range, "bad"),
-            "retry": c.Retry(self.request(), record.range),
+            "retry": c.RetryPartition(self.request(), record.range),
             "force": c.ForceRelease(self.request(), record.range),
         }
         answer = self.ask(commands[what])
-        if isinstance(answer, Accepted) and record.state is State.CLAIMED:
+        if isinstance(answer, Accepted) and record.state is PartitionState.CLAIMED:
             for held in self.held:
                 held.over = held.over or held.grant.range == record.range
             self.tokens = [
@@ -179,16 +179,16 @@ class Claims(RuleBasedStateMachine):
         ):
             return
         if (isinstance(answer, Granted) and not answer.grants) or isinstance(
-            command, c.Poison | c.Retry | c.ForceRelease
+            command, c.Poison | c.RetryPartition | c.ForceRelease
         ):
             return
-        if isinstance(command, c.Claim):
+        if isinstance(command, c.ClaimPartitions):
             self.replay_claim(command, answer)
             return
         after, again = machine.apply(self.shard, command, self.alive.__contains__)
         assert (after, again) == (self.shard, answer), "a replay was not the same"
 
-    def replay_claim(self, command: c.Claim, answer: Answer) -> None:
+    def replay_claim(self, command: c.ClaimPartitions, answer: Answer) -> None:
         """Only a claim whose answer never came is asked again, so that its grants are still held."""
         assert isinstance(answer, Granted)
         held = [h for h in self.held if h.grant in answer.grants and h.session == command.session]
@@ -214,7 +214,7 @@ class Claims(RuleBasedStateMachine):
         done = {
             row
             for r in self.shard.records
-            if r.state is State.COMPLETED
+            if r.state is PartitionState.COMPLETED
             for row in range(r.range.begin, r.range.end)
         }
         assert done == {row for row, held in enumerate(self.completed) if held}
@@ -224,16 +224,18 @@ class Claims(RuleBasedStateMachine):
         self.alive = ["last"]
         for _ in range(200):
             for record in self.shard.records:
-                if record.state is State.POISONED:
-                    self.ask(c.Retry(self.request(), record.range))
+                if record.state is PartitionState.POISONED:
+                    self.ask(c.RetryPartition(self.request(), record.range))
             first = len(self.held)
-            self.grant(self.ask(c.Claim(self.request(), "last", "last", 4, LIMIT)), "last")
-            if len(self.held) == first and not any(r.state is State.POISONED for r in self.shard.records):
+            self.grant(self.ask(c.ClaimPartitions(self.request(), "last", "last", 4, LIMIT)), "last")
+            if len(self.held) == first and not any(
+                r.state is PartitionState.POISONED for r in self.shard.records
+            ):
                 break
             for held in self.held[first:]:
-                assert isinstance(self.ask(c.Ack(self.request(), *held.args, "x")), Accepted)
+                assert isinstance(self.ask(c.AckPartition(self.request(), *held.args, "x")), Accepted)
         assert self.shard.done
-        assert all(record.state is State.COMPLETED for record in self.shard.records)
+        assert all(record.state is PartitionState.COMPLETED for record in self.shard.records)
 
 
 PROFILE = settings(
@@ -249,11 +251,11 @@ TestClaims = Claims.TestCase
 TestClaims.settings = PROFILE
 
 
-def _without_token(record: Record | None, command: c.Held, alive: Alive) -> Refused | None:
+def _without_token(record: PartitionRecord | None, command: c.Held, alive: Alive) -> Refused | None:
     return _fence(record, replace(command, token=record.token if record else 0), alive)
 
 
-def _without_liveness(record: Record | None, command: c.Held, alive: Alive) -> Refused | None:
+def _without_liveness(record: PartitionRecord | None, command: c.Held, alive: Alive) -> Refused | None:
     return _fence(record, command, lambda _: True)
 
 

@@ -1,4 +1,5 @@
-"""An instance of its own, for tests that kill it: ``python -m tests.cluster.child STORE NAME OPTIONS``.
+"""An instance of its own, for tests that kill it: ``python -m tests.control.cluster.child STORE NAME
+OPTIONS``.
 
 It takes part until SIGTERM, then leaves and says how that went.
 """
@@ -11,13 +12,13 @@ import sys
 import threading
 from collections.abc import Callable
 
-from penstock import failpoints
-from penstock.cluster.duties import steady
-from penstock.cluster.model import Member
-from penstock.cluster.node import Node
 from penstock.config import ClusterConfig
+from penstock.control.cluster.leader import steady
+from penstock.control.cluster.node import Node
+from penstock.control.cluster.rules.model import Member
+from penstock.core import failpoints
 from penstock.store.sqlite import SqliteStore
-from tests.cluster.support import SCOPE, Counting
+from tests.control.cluster.support import SCOPE, Counting
 
 
 def main(path: str, name: str, options: str) -> None:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.cluster import node
-from tests.cluster.support import World
+from penstock.control.cluster import node
+from tests.control.cluster.support import World
 
 
 @pytest.fixture

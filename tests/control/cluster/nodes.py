@@ -7,15 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
 
-from penstock.cluster.duties import steady
-from penstock.cluster.model import Control, Member, Outcome, Snapshot
-from penstock.cluster.node import Node
-from penstock.cluster.records import Records
-from penstock.cluster.room import Room
-from penstock.cluster.roster import Roster
 from penstock.config import ClusterConfig
+from penstock.control.cluster.documents.control_document import Room
+from penstock.control.cluster.documents.epoch_records import Records
+from penstock.control.cluster.documents.members import Roster
+from penstock.control.cluster.leader import steady
+from penstock.control.cluster.node import Node
+from penstock.control.cluster.rules.model import Control, Member, Outcome, Snapshot
 from penstock.store.base import Store
-from tests.cluster.support import KEYS, PARTS, SCOPE, Counting, until
+from tests.control.cluster.support import KEYS, PARTS, SCOPE, Counting, until
 
 SHORT = ClusterConfig(
     "test", vnodes=64, lease_ttl=3.0, renew_every=0.7, member_ttl=2.5, barrier_timeout=20.0, history=64

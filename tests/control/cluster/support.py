@@ -7,16 +7,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from penstock.cluster.assignment import part_owners
-from penstock.cluster.candidate import Candidate
-from penstock.cluster.duties import Duties
-from penstock.cluster.keys import Keys
-from penstock.cluster.model import Barrier, Control, Decision, Member, Outcome, Scope, Snapshot
-from penstock.cluster.participant import Participant, Participation, Work
-from penstock.cluster.records import Records
-from penstock.cluster.room import Room
-from penstock.cluster.roster import Roster
 from penstock.config import ClusterConfig
+from penstock.control.cluster.candidate import Candidate
+from penstock.control.cluster.documents.control_document import Room
+from penstock.control.cluster.documents.epoch_records import Records
+from penstock.control.cluster.documents.keys import Keys
+from penstock.control.cluster.documents.members import Roster
+from penstock.control.cluster.leader import Duties
+from penstock.control.cluster.participant import EpochWork, Participant, Participation
+from penstock.control.cluster.rules.assignment import part_owners
+from penstock.control.cluster.rules.model import Barrier, Control, Decision, Member, Outcome, Scope, Snapshot
 from penstock.errors import StoreUnavailable
 from penstock.store.base import Changes, Document, Session, Store
 from penstock.store.memory import MemoryStore
@@ -137,12 +137,12 @@ class Counting(Participant):
     def patience(self) -> float:
         return self.on_patience()
 
-    def prepare(self, barrier: Barrier) -> Work:
+    def prepare(self, barrier: Barrier) -> EpochWork:
         self.log.append(f"{barrier.kind} {barrier.epoch}")
         self.on_prepare(barrier)
         self._ahead = {part: count + 1 for part, count in self.owned.items()}
         states = {part: str(count) for part, count in self._ahead.items()}
-        return Work(
+        return EpochWork(
             states, f"{self.member}@{barrier.epoch}", (f"{self.member}/{barrier.epoch}",), self.watermark
         )
 

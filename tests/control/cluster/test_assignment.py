@@ -4,9 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.cluster.assignment import moved, part_owners, seats_of, successor
-from penstock.cluster.model import Member, Seat, Snapshot
-from penstock.cluster.rendezvous import HASH, vnode_owners
+from penstock.control.cluster.rules.assignment import (
+    HASH,
+    moved,
+    part_owners,
+    seats_of,
+    successor,
+    vnode_owners,
+)
+from penstock.control.cluster.rules.model import Member, Seat, Snapshot
 from penstock.errors import TerminalError
 
 ANN, BEN, CYD = Seat("ann", "s1"), Seat("ben", "s2"), Seat("cyd", "s3")

@@ -8,21 +8,29 @@ from typing import Any
 
 import pytest
 
-from penstock.cluster.barrier import Alignment, abort, commit, stray, watermark
-from penstock.cluster.model import Ack, Barrier, Decision, Kind, Outcome, Scope, Seat
+from penstock.control.cluster.rules.barrier import Alignment, abort, commit, stray, watermark
+from penstock.control.cluster.rules.model import (
+    Barrier,
+    BarrierAck,
+    BarrierKind,
+    Decision,
+    Outcome,
+    Scope,
+    Seat,
+)
 
 ANN, BEN = Seat("ann", "s1"), Seat("ben", "s2")
-BARRIER = Barrier(7, Kind.EPOCH, 4, 3, (ANN, BEN), "r")
-DRAIN = replace(BARRIER, kind=Kind.DRAIN, target=(ANN,))
+BARRIER = Barrier(7, BarrierKind.EPOCH, 4, 3, (ANN, BEN), "r")
+DRAIN = replace(BARRIER, kind=BarrierKind.DRAIN, target=(ANN,))
 SCOPE = Scope(next=8, open=BARRIER, committed=5, watermark=50)
 
 
-def ack(member: str = "ann", **fields: Any) -> Ack:
+def ack(member: str = "ann", **fields: Any) -> BarrierAck:
     session = {"ann": "s1", "ben": "s2"}.get(member, "s9")
-    return replace(Ack(member, session, 7, 4), **fields)
+    return replace(BarrierAck(member, session, 7, 4), **fields)
 
 
-def aligned(*acks: Ack, barrier: Barrier = BARRIER) -> Alignment:
+def aligned(*acks: BarrierAck, barrier: Barrier = BARRIER) -> Alignment:
     alignment = Alignment(barrier)
     for one in acks:
         alignment = alignment.receive(one)
@@ -30,7 +38,7 @@ def aligned(*acks: Ack, barrier: Barrier = BARRIER) -> Alignment:
 
 
 def before(**states: str) -> Decision:
-    return Decision(5, Outcome.COMMIT, Kind.EPOCH, 4, 3, previous=4, watermark=50, states=states)
+    return Decision(5, Outcome.COMMIT, BarrierKind.EPOCH, 4, 3, previous=4, watermark=50, states=states)
 
 
 # which acks count
@@ -134,7 +142,7 @@ def test_a_commit_says_what_everybody_did() -> None:
     assert commit(alignment, SCOPE, before()) == Decision(
         epoch=7,
         outcome=Outcome.COMMIT,
-        kind=Kind.EPOCH,
+        kind=BarrierKind.EPOCH,
         assignment=4,
         token=3,
         previous=5,
@@ -184,7 +192,7 @@ def test_an_abort_keeps_nothing_but_the_reason() -> None:
     assert decision == Decision(
         epoch=7,
         outcome=Outcome.ABORT,
-        kind=Kind.EPOCH,
+        kind=BarrierKind.EPOCH,
         assignment=4,
         token=3,
         previous=5,
@@ -197,4 +205,4 @@ def test_an_abort_keeps_nothing_but_the_reason() -> None:
 
 def test_an_abort_of_what_another_leader_left() -> None:
     decision = abort(DRAIN, SCOPE, "left open")
-    assert (decision.outcome, decision.kind, decision.acked) == (Outcome.ABORT, Kind.DRAIN, ())
+    assert (decision.outcome, decision.kind, decision.acked) == (Outcome.ABORT, BarrierKind.DRAIN, ())

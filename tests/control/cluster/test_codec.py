@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.cluster import codec
-from penstock.cluster.assignment import successor
-from penstock.cluster.model import (
-    Ack,
+from penstock.control.cluster.documents import codec
+from penstock.control.cluster.rules.assignment import successor
+from penstock.control.cluster.rules.model import (
     Barrier,
+    BarrierAck,
+    BarrierKind,
     Control,
     Decision,
-    Kind,
     Lease,
     Member,
     Outcome,
@@ -40,7 +40,7 @@ leases = st.builds(Lease, maybe_text, text, number, number, seconds)
 terms = st.lists(st.builds(Term, number, text, text, text), max_size=3).map(tuple)
 snapshots = st.builds(Snapshot, number, number, seats, st.lists(number, max_size=9).map(tuple), text)
 barriers = st.builds(
-    Barrier, number, st.sampled_from(Kind), number, number, seats, request=text, target=seats
+    Barrier, number, st.sampled_from(BarrierKind), number, number, seats, request=text, target=seats
 )
 scopes = st.builds(
     Scope,
@@ -54,13 +54,13 @@ scopes = st.builds(
 )
 controls = st.builds(Control, leases, terms, snapshots, st.dictionaries(text, scopes, max_size=3))
 acks = st.builds(
-    Ack, text, text, number, number, mapping, maybe_text, texts, maybe_number, refusal=maybe_text
+    BarrierAck, text, text, number, number, mapping, maybe_text, texts, maybe_number, refusal=maybe_text
 )
 decisions = st.builds(
     Decision,
     number,
     st.sampled_from(Outcome),
-    st.sampled_from(Kind),
+    st.sampled_from(BarrierKind),
     number,
     number,
     number,
@@ -102,11 +102,11 @@ def test_round_trips(kind: str, data: st.DataObject) -> None:
 
 def test_what_comes_back_has_its_types() -> None:
     seat = Seat("a", "s")
-    scope = Scope(open=Barrier(1, Kind.DRAIN, 1, 1, (seat,), target=(seat,)), drained=(seat,))
+    scope = Scope(open=Barrier(1, BarrierKind.DRAIN, 1, 1, (seat,), target=(seat,)), drained=(seat,))
     control = Control(assignment=Snapshot(1, 1, (seat,), (0,)), scopes={"x": scope})
     found = codec.decode_control("k", codec.encode_control(control)).scope("x")
     assert found.open is not None
-    assert found.open.kind is Kind.DRAIN
+    assert found.open.kind is BarrierKind.DRAIN
     assert {type(found.drained), type(found.open.required), type(found.aborted)} == {tuple}
 
 
@@ -165,7 +165,7 @@ def test_half_a_document_is_garbage(control: Control, cut: float) -> None:
 KIB = 1024
 TEAM = tuple(sorted(Seat(f"instance-{i:03}.example.internal", f"{i:016x}", 64) for i in range(64)))
 IDLE = Scope(100_001, None, 99_999, 1_700_000_000_000, 77, None, tuple(range(99_000, 99_064)))
-BUSY = Barrier(100_000, Kind.DRAIN, 77, 64, TEAM, "0123456789abcdef", TEAM)
+BUSY = Barrier(100_000, BarrierKind.DRAIN, 77, 64, TEAM, "0123456789abcdef", TEAM)
 
 
 @pytest.mark.parametrize(

@@ -15,19 +15,19 @@ from typing import Any
 
 import pytest
 
-from penstock.cluster.duties import steady
-from penstock.cluster.model import Control, Decision, Kind, Member, Outcome, Seat
-from penstock.cluster.node import Node
-from penstock.cluster.records import Records
-from penstock.cluster.room import Room
 from penstock.config import ClusterConfig
+from penstock.control.cluster.documents.control_document import Room
+from penstock.control.cluster.documents.epoch_records import Records
+from penstock.control.cluster.leader import steady
+from penstock.control.cluster.node import Node
+from penstock.control.cluster.rules.model import BarrierKind, Control, Decision, Member, Outcome, Seat
 from penstock.store.sqlite import SqliteStore
-from tests.cluster.nodes import LONG, SHORT
-from tests.cluster.support import KEYS, PARTS, SCOPE, Counting, until
+from tests.control.cluster.nodes import LONG, SHORT
+from tests.control.cluster.support import KEYS, PARTS, SCOPE, Counting, until
 
 pytestmark = pytest.mark.usefixtures("lively")
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 class Place:
@@ -41,7 +41,7 @@ class Place:
         self.nodes: list[Node] = []
 
     def child(self, name: str, failpoints: str = "", config: ClusterConfig = SHORT) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "tests.cluster.child", str(self.path), name]
+        command = [sys.executable, "-m", "tests.control.cluster.child", str(self.path), name]
         child = subprocess.Popen(
             [*command, json.dumps(asdict(config))],
             cwd=ROOT,
@@ -100,7 +100,9 @@ class Place:
             assert after.previous == before.epoch
             for part in PARTS:
                 step = int(after.states[part]) - int(before.states[part])
-                assert step == 1 or (step == 0 and after.kind is Kind.DRAIN), f"{part} in epoch {after.epoch}"
+                assert step == 1 or (step == 0 and after.kind is BarrierKind.DRAIN), (
+                    f"{part} in epoch {after.epoch}"
+                )
         aborted = {d.epoch for d in decisions if d.outcome is Outcome.ABORT}
         assert set(self.control.scope(SCOPE).aborted) == aborted
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.cluster.duties import steady
-from penstock.cluster.model import Outcome
+from penstock.control.cluster.leader import steady
+from penstock.control.cluster.rules.model import Outcome
 from penstock.errors import LeadershipLost
-from tests.cluster.support import CONFIG, SCOPE, World, follow, refuse
+from tests.control.cluster.support import CONFIG, SCOPE, World, follow, refuse
 
 COMMIT, ABORT = Outcome.COMMIT, Outcome.ABORT
 

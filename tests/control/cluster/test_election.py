@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.cluster.candidate import Candidate
-from penstock.cluster.election import MARGIN, Leadership, Sighting, leadership, see
-from penstock.cluster.model import Lease
-from penstock.cluster.room import Room
+from penstock.control.cluster.candidate import Candidate
+from penstock.control.cluster.documents.control_document import Room
+from penstock.control.cluster.rules.election import MARGIN, Leadership, Sighting, leadership, see
+from penstock.control.cluster.rules.model import Lease
 from penstock.errors import LeadershipLost, StoreUnavailable
 from penstock.store.memory import MemoryStore
-from tests.cluster.support import CONFIG, KEYS, Clock, Line, cut
+from tests.control.cluster.support import CONFIG, KEYS, Clock, Line, cut
 
 TTL, RENEW = CONFIG.lease_ttl, CONFIG.renew_every
 LEASE = Lease("a", "ann", token=2, sequence=7, ttl=TTL)

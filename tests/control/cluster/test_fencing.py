@@ -6,13 +6,14 @@ from contextlib import suppress
 
 import pytest
 
-from penstock.cluster.duties import steady
-from penstock.cluster.model import Barrier, Member
-from penstock.cluster.node import Node
-from penstock.cluster.participant import Work
-from penstock.errors import SessionLost, StoreUnavailable
+from penstock.control.cluster.documents.epoch_records import Records
+from penstock.control.cluster.leader import steady
+from penstock.control.cluster.node import Node
+from penstock.control.cluster.participant import EpochWork
+from penstock.control.cluster.rules.model import Barrier, Member
+from penstock.errors import LeadershipLost, SessionLost, StoreUnavailable
 from penstock.store.memory import MemoryStore
-from tests.cluster.support import CONFIG, SCOPE, Clock, Counting, Line, cut
+from tests.control.cluster.support import CONFIG, KEYS, SCOPE, Clock, Counting, Line, cut
 
 
 class Forgetful(MemoryStore):
@@ -138,7 +139,7 @@ def test_a_session_that_runs_out_in_the_middle_of_a_call_is_fenced_there(
     life.turn()
     former, prepare = life.session(), life.participant.prepare
 
-    def slow(barrier: Barrier) -> Work:
+    def slow(barrier: Barrier) -> EpochWork:
         life.clock.move(CONFIG.member_ttl * 0.95)
         life.node.keep_watch()
         assert life.session() is None
@@ -154,3 +155,20 @@ def test_a_session_that_runs_out_in_the_middle_of_a_call_is_fenced_there(
     life.turn()
     assert "fenced" in life.participant.log[life.participant.log.index("fenced") + 1 :], "what began since"
     assert life.session() not in (None, former)
+
+
+def test_what_was_fenced_by_leaving_is_not_acked() -> None:
+    """Whoever leaves does not wait for ever for work that does not end; what comes of it counts no more."""
+    life = Life()
+    life.turn()
+
+    def leave(barrier: Barrier) -> None:
+        life.node.leave(timeout=0.0)
+        assert life.participant.log[-1] == "fenced"
+
+    life.participant.on_prepare = leave
+    life.clock.move(2.0)
+    with suppress(LeadershipLost, SessionLost):
+        life.turn()
+    assert "epoch 2" in life.participant.log
+    assert [ack.epoch for ack in Records(life.store, KEYS).acks(SCOPE)] == [1]

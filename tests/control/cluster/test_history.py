@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.cluster.model import Outcome
-from penstock.store.keys import MAX_DOCUMENT
-from tests.cluster.support import CONFIG, KEYS, PARTS, SCOPE, Instance, World, follow, refuse
+from penstock.control.cluster.documents import epoch_records
+from penstock.control.cluster.rules.model import Outcome
+from penstock.store.backends import MAX_DOCUMENT
+from tests.control.cluster.support import CONFIG, KEYS, PARTS, SCOPE, Instance, World, follow, refuse
 
 COMMIT, ABORT = Outcome.COMMIT, Outcome.ABORT
 
@@ -18,6 +19,7 @@ def test_a_decision_that_is_too_large_aborts(world: World, monkeypatch: pytest.M
     ann.epoch()
     before = world.counts
     with monkeypatch.context() as heavy:
+        heavy.setattr(epoch_records, "MOST", 3)
         for instance in world.instances:
             _make_heavy(heavy, instance)
         decision = ann.epoch()

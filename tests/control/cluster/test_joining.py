@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.cluster.model import Control, Member
-from penstock.cluster.node import Node
-from penstock.cluster.participant import Bystander
 from penstock.config import ClusterConfig
+from penstock.control.cluster.node import Node
+from penstock.control.cluster.participant import Bystander
+from penstock.control.cluster.rules.model import Control, Member
 from penstock.errors import StoreUnavailable, UsageError
 from penstock.store.base import Document, Session
 from penstock.store.memory import MemoryStore
-from tests.cluster.nodes import LONG, Cluster
-from tests.cluster.support import KEYS, until
+from tests.control.cluster.nodes import LONG, Cluster
+from tests.control.cluster.support import KEYS, until
 
 pytestmark = pytest.mark.usefixtures("lively")
 

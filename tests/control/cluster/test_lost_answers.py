@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.cluster.model import Barrier, Control, Decision, Outcome, Snapshot
-from tests.cluster.support import PARTS, SCOPE, World, bare, cut
+from penstock.control.cluster.rules.model import Barrier, Control, Decision, Outcome, Snapshot
+from tests.control.cluster.support import PARTS, SCOPE, World, bare, cut
 
 Result = tuple[Control, list[Decision], list[Snapshot], dict[str, int]]
 

@@ -7,9 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.cluster.commands import Abort, Acquire, Command, Prepare, Publish, Resign, Rotate
-from penstock.cluster.machine import Accepted, Refused, Why, apply, stands_still
-from penstock.cluster.model import Barrier, Control, Kind, Lease, Scope, Seat, Snapshot, Term
+from penstock.control.cluster.rules.commands import Abort, Acquire, Command, Prepare, Publish, Resign, Rotate
+from penstock.control.cluster.rules.machine import ControlAccepted, ControlRefused, Why, apply, stands_still
+from penstock.control.cluster.rules.model import (
+    Barrier,
+    BarrierKind,
+    Control,
+    Lease,
+    Scope,
+    Seat,
+    Snapshot,
+    Term,
+)
 
 ANN, BEN, CYD = Seat("ann", "s1"), Seat("ben", "s2"), Seat("cyd", "s3")
 SEATS, TARGET = (ANN, BEN), (ANN, BEN, CYD)
@@ -17,8 +26,8 @@ LEASE = Lease("a", "ann", token=3, sequence=9, ttl=5.0)
 FIRST = Snapshot(4, 2, SEATS, (0, 1), "hash")
 NEXT = Snapshot(5, 3, TARGET, (0, 1, 2), "hash")
 
-ORDINARY = Barrier(7, Kind.EPOCH, 4, 3, SEATS, "r1")
-DRAIN = Barrier(7, Kind.DRAIN, 4, 3, SEATS, "r1", TARGET)
+ORDINARY = Barrier(7, BarrierKind.EPOCH, 4, 3, SEATS, "r1")
+DRAIN = Barrier(7, BarrierKind.DRAIN, 4, 3, SEATS, "r1", TARGET)
 
 IDLE = Scope(next=7, committed=6, watermark=50, worked=4, aborted=(2,))
 OPEN = replace(IDLE, next=8, open=ORDINARY)
@@ -33,20 +42,23 @@ def control(*scopes: Scope, lease: Lease = LEASE, assignment: Snapshot = FIRST) 
 
 def accept(before: Control, command: Command) -> Control:
     after, answer = apply(before, command)
-    assert answer == Accepted()
+    assert answer == ControlAccepted()
     return after
 
 
 def refuse(before: Control, command: Command, why: Why) -> None:
     after, answer = apply(before, command)
-    assert answer == Refused(why)
+    assert answer == ControlRefused(why)
     assert after is before, "a refused command changed something"
 
 
 def prepare(
-    kind: Kind = Kind.EPOCH, required: tuple[Seat, ...] = SEATS, request: str = "r1", scope: str = "x"
+    kind: BarrierKind = BarrierKind.EPOCH,
+    required: tuple[Seat, ...] = SEATS,
+    request: str = "r1",
+    scope: str = "x",
 ) -> Prepare:
-    return Prepare("a", 3, scope, kind, required, request, TARGET if kind is Kind.DRAIN else ())
+    return Prepare("a", 3, scope, kind, required, request, TARGET if kind is BarrierKind.DRAIN else ())
 
 
 def publish(epoch: int = 7, watermark: int | None = None, scope: str = "x") -> Publish:
@@ -142,8 +154,8 @@ def test_to_resign_is_too_late_once_somebody_else_leads() -> None:
 
 LEADERS: dict[str, Callable[[str, int], Command]] = {
     "resign": Resign,
-    "prepare": lambda o, t: Prepare(o, t, "x", Kind.EPOCH, SEATS, "r1"),
-    "drain": lambda o, t: Prepare(o, t, "x", Kind.DRAIN, SEATS, "r1", TARGET),
+    "prepare": lambda o, t: Prepare(o, t, "x", BarrierKind.EPOCH, SEATS, "r1"),
+    "drain": lambda o, t: Prepare(o, t, "x", BarrierKind.DRAIN, SEATS, "r1", TARGET),
     "publish": lambda o, t: Publish(o, t, "x", 7, None),
     "abort": lambda o, t: Abort(o, t, "x", 7),
     "rotate": lambda o, t: Rotate(o, t, NEXT),
@@ -207,7 +219,7 @@ def test_an_epoch_after_a_drain_has_to_be_drained_again() -> None:
 def test_another_announcement_waits_for_the_open_one() -> None:
     for state in (OPEN, DRAINING):
         refuse(control(state), prepare(request="r2"), Why.BUSY)
-        refuse(control(state), prepare(Kind.DRAIN, request="r2"), Why.BUSY)
+        refuse(control(state), prepare(BarrierKind.DRAIN, request="r2"), Why.BUSY)
 
 
 @pytest.mark.parametrize(
@@ -224,13 +236,13 @@ def test_no_epoch_without_an_assignment() -> None:
 
 @pytest.mark.parametrize("required", [SEATS, (BEN,), ()])
 def test_a_drain_goes_without_those_who_are_gone(required: tuple[Seat, ...]) -> None:
-    after = accept(control(IDLE), prepare(Kind.DRAIN, required))
+    after = accept(control(IDLE), prepare(BarrierKind.DRAIN, required))
     assert after.scope("x") == replace(IDLE, next=8, open=replace(DRAIN, required=required))
 
 
 @pytest.mark.parametrize("required", [(CYD,), TARGET, (replace(ANN, session="s9"),)])
 def test_a_drain_asks_no_strangers(required: tuple[Seat, ...]) -> None:
-    refuse(control(IDLE), prepare(Kind.DRAIN, required), Why.SEATS)
+    refuse(control(IDLE), prepare(BarrierKind.DRAIN, required), Why.SEATS)
 
 
 # publishing

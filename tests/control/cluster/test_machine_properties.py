@@ -16,12 +16,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from penstock.cluster import machine
-from penstock.cluster.assignment import successor
-from penstock.cluster.codec import decode_control, encode_control
-from penstock.cluster.commands import Abort, Acquire, Command, Prepare, Publish, Resign, Rotate
-from penstock.cluster.machine import Accepted, Answer, Refused, Why
-from penstock.cluster.model import Control, Kind, Scope, Seat, Snapshot
+from penstock.control.cluster.documents.codec import decode_control, encode_control
+from penstock.control.cluster.rules import machine
+from penstock.control.cluster.rules.assignment import successor
+from penstock.control.cluster.rules.commands import Abort, Acquire, Command, Prepare, Publish, Resign, Rotate
+from penstock.control.cluster.rules.machine import Answer, ControlAccepted, ControlRefused, Why
+from penstock.control.cluster.rules.model import BarrierKind, Control, Scope, Seat, Snapshot
 
 OWNERS = ("a", "b", "c")
 SCOPES = ("x", "y")
@@ -40,7 +40,7 @@ class History:
 
     def __init__(self) -> None:
         self.open: int | None = None
-        self.kind = Kind.EPOCH
+        self.kind = BarrierKind.EPOCH
         self.target: tuple[Seat, ...] = ()
         self.ended: dict[int, str] = {}
         self.working = False
@@ -64,7 +64,7 @@ class Clusters(RuleBasedStateMachine):
         """Submit a command; refusals and repetitions change nothing, and all survives the store."""
         before = self.control
         after, answer = machine.apply(before, command)
-        if isinstance(answer, Refused):
+        if isinstance(answer, ControlRefused):
             assert after is before, "a refused command changed something"
         elif not isinstance(command, Acquire):
             again, repeated = machine.apply(after, command)
@@ -79,9 +79,9 @@ class Clusters(RuleBasedStateMachine):
         rightful = self.leader == (command.owner, command.token)
         answer = self.ask(command)
         if not rightful:
-            assert answer == Refused(Why.STALE), "somebody else was heard"
+            assert answer == ControlRefused(Why.STALE), "somebody else was heard"
             return False
-        assert isinstance(answer, Accepted) == possible, f"{command}: {answer}"
+        assert isinstance(answer, ControlAccepted) == possible, f"{command}: {answer}"
         return possible
 
     def speaker(self, who: str) -> tuple[str, int]:
@@ -105,7 +105,7 @@ class Clusters(RuleBasedStateMachine):
         known = {"now": (lease.token, lease.sequence), "before": (lease.token, lease.sequence - 1)}
         answer = self.ask(Acquire(owner, owner, 5.0, known.get(seen)))
         free = holder in (None, owner) or seen == "now"
-        assert isinstance(answer, Accepted) == free, "the lease was taken from its holder"
+        assert isinstance(answer, ControlAccepted) == free, "the lease was taken from its holder"
         if free:
             self.sequence += 1
             if holder != owner:
@@ -125,7 +125,7 @@ class Clusters(RuleBasedStateMachine):
     def speak_while_nobody_leads(self, scope: str) -> None:
         owner, token = self.speaker("former")
         for command in (Abort(owner, token, scope, 1), Publish(owner, token, scope, 1, None)):
-            assert self.ask(command) == Refused(Why.STALE), "somebody else was heard"
+            assert self.ask(command) == ControlRefused(Why.STALE), "somebody else was heard"
 
     # epochs
 
@@ -138,20 +138,20 @@ class Clusters(RuleBasedStateMachine):
     def announce(self, who: str, scope: str, required: tuple[Seat, ...] | None) -> None:
         history = self.histories[scope]
         required = self.seats if required is None else required
-        command = Prepare(*self.speaker(who), scope, Kind.EPOCH, required, self.request())
+        command = Prepare(*self.speaker(who), scope, BarrierKind.EPOCH, required, self.request())
         if self.lead(command, possible=history.open is None and bool(required) and required == self.seats):
-            self.announced(scope, Kind.EPOCH, ())
+            self.announced(scope, BarrierKind.EPOCH, ())
             history.working, history.stopped_for = True, None
 
     @_is_led
     @rule(who=_who, scope=_scope, required=_seats, goal=_seats)
     def drain(self, who: str, scope: str, required: tuple[Seat, ...], goal: tuple[Seat, ...]) -> None:
         history = self.histories[scope]
-        command = Prepare(*self.speaker(who), scope, Kind.DRAIN, required, self.request(), goal)
+        command = Prepare(*self.speaker(who), scope, BarrierKind.DRAIN, required, self.request(), goal)
         if self.lead(command, possible=history.open is None and set(required) <= set(self.seats)):
-            self.announced(scope, Kind.DRAIN, goal)
+            self.announced(scope, BarrierKind.DRAIN, goal)
 
-    def announced(self, scope: str, kind: Kind, target: tuple[Seat, ...]) -> None:
+    def announced(self, scope: str, kind: BarrierKind, target: tuple[Seat, ...]) -> None:
         history, barrier = self.histories[scope], self.control.scope(scope).open
         assert barrier is not None
         used = [*history.ended, 0]
@@ -171,7 +171,7 @@ class Clusters(RuleBasedStateMachine):
         ):
             self.end(scope, "committed")
             history.watermark = mark if history.watermark is None else max(history.watermark, mark or 0)
-            if history.kind is Kind.DRAIN:
+            if history.kind is BarrierKind.DRAIN:
                 history.stopped_for = history.target
 
     @_is_led

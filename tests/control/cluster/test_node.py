@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cluster.assignment import moved
-from penstock.cluster.codec import decode_control, encode_control
-from penstock.cluster.model import Control, Kind, Outcome, Scope
+from penstock.control.cluster.documents.codec import decode_control, encode_control
+from penstock.control.cluster.rules.assignment import moved
+from penstock.control.cluster.rules.model import BarrierKind, Control, Outcome, Scope
 from penstock.store.memory import MemoryStore
 from penstock.store.sqlite import SqliteStore
-from tests.cluster.nodes import LONG, Cluster
-from tests.cluster.support import KEYS, PARTS, SCOPE, until
+from tests.control.cluster.nodes import LONG, Cluster
+from tests.control.cluster.support import KEYS, PARTS, SCOPE, until
 
 pytestmark = pytest.mark.usefixtures("lively")
 
@@ -183,7 +183,7 @@ def test_a_scope_that_nobody_works_on_any_more_keeps_nobody_from_leaving(memory:
     memory.start("cyd", config=LONG)
     memory.until_seated(*NAMES)
     decisions = list(memory.records.decisions("dropped"))
-    assert [(d.kind, d.outcome) for d in decisions] == [(Kind.DRAIN, Outcome.COMMIT)]
+    assert [(d.kind, d.outcome) for d in decisions] == [(BarrierKind.DRAIN, Outcome.COMMIT)]
     memory.until_epochs(1)
 
 

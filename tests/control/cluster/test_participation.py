@@ -8,17 +8,26 @@ from typing import Any
 
 import pytest
 
-from penstock.cluster.assignment import successor
-from penstock.cluster.commands import Abort, Acquire, Command, Prepare, Publish, Rotate
-from penstock.cluster.machine import Accepted
-from penstock.cluster.model import Ack, Barrier, Control, Decision, Kind, Outcome, Seat, Snapshot
-from penstock.cluster.participant import Outsider, Participant, Participation, Work
-from penstock.cluster.records import Records
-from penstock.cluster.room import Room
+from penstock.control.cluster.documents.control_document import Room
+from penstock.control.cluster.documents.epoch_records import Records
+from penstock.control.cluster.participant import EpochWork, Outsider, Participant, Participation
+from penstock.control.cluster.rules.assignment import successor
+from penstock.control.cluster.rules.commands import Abort, Acquire, Command, Prepare, Publish, Rotate
+from penstock.control.cluster.rules.machine import ControlAccepted
+from penstock.control.cluster.rules.model import (
+    Barrier,
+    BarrierAck,
+    BarrierKind,
+    Control,
+    Decision,
+    Outcome,
+    Seat,
+    Snapshot,
+)
 from penstock.errors import StoreUnavailable
-from penstock.store.keys import MAX_DOCUMENT
+from penstock.store.backends import MAX_DOCUMENT
 from penstock.store.memory import MemoryStore
-from tests.cluster.support import KEYS, SCOPE, Clock, Counting, Line, cut
+from tests.control.cluster.support import KEYS, SCOPE, Clock, Counting, Line, cut
 
 ANN, BEN = Seat("ann", "s1"), Seat("ben", "s2")
 
@@ -39,13 +48,13 @@ class Stage:
 
     def say(self, command: Command) -> Control:
         control, answer = self.room.submit(command)
-        assert answer == Accepted(), answer
+        assert answer == ControlAccepted(), answer
         return control
 
     def seat(self, *seats: Seat) -> None:
         self.say(Rotate("boss", 1, successor(self.room.read().assignment, seats, 16, 1)))
 
-    def announce(self, kind: Kind = Kind.EPOCH, target: tuple[Seat, ...] = ()) -> Barrier:
+    def announce(self, kind: BarrierKind = BarrierKind.EPOCH, target: tuple[Seat, ...] = ()) -> Barrier:
         self.requests += 1
         seats = self.room.read().assignment.seats
         request = f"r{self.requests}"
@@ -68,13 +77,13 @@ class Stage:
         else:
             self.say(Abort("boss", 1, SCOPE, epoch))
 
-    def epoch(self, kind: Kind = Kind.EPOCH, *target: Seat) -> None:
+    def epoch(self, kind: BarrierKind = BarrierKind.EPOCH, *target: Seat) -> None:
         self.announce(kind, target)
         self.part.step()
         self.end()
 
     @property
-    def ack(self) -> Ack:
+    def ack(self) -> BarrierAck:
         return next(ack for ack in self.records.acks(SCOPE) if ack.member == self.participant.member)
 
     @property
@@ -130,7 +139,7 @@ def test_the_ack_says_what_was_done(stage: Stage) -> None:
     stage.announce()
     stage.part.step()
     parts = dict.fromkeys(stage.participant.owned, "1")
-    assert stage.ack == Ack("ann", "s1", 1, 1, parts, "ann@1", ("ann/1",), 77)
+    assert stage.ack == BarrierAck("ann", "s1", 1, 1, parts, "ann@1", ("ann/1",), 77)
 
 
 def test_a_participant_is_told_from_where_to_go_on(stage: Stage) -> None:
@@ -146,7 +155,7 @@ def test_a_participant_is_told_from_where_to_go_on(stage: Stage) -> None:
 def test_assigned_comes_only_between_epochs(stage: Stage) -> None:
     """All that the member missed is handed on in order: the outcome, the new owners, the next epoch."""
     stage.epoch()
-    stage.epoch(Kind.DRAIN, ANN, BEN)
+    stage.epoch(BarrierKind.DRAIN, ANN, BEN)
     stage.seat(ANN, BEN)
     stage.announce()
     stage.part.step()
@@ -156,7 +165,7 @@ def test_assigned_comes_only_between_epochs(stage: Stage) -> None:
 
 def test_who_loses_its_seat_is_told_at_once(stage: Stage) -> None:
     stage.epoch()
-    stage.epoch(Kind.DRAIN, BEN)
+    stage.epoch(BarrierKind.DRAIN, BEN)
     stage.seat(BEN)
     stage.part.step()
     assert stage.log[-2:] == ["committed 2", "assigned 2"]
@@ -165,7 +174,7 @@ def test_who_loses_its_seat_is_told_at_once(stage: Stage) -> None:
 
 def test_a_drain_that_was_aborted_is_no_end(stage: Stage) -> None:
     stage.epoch()
-    stage.announce(Kind.DRAIN, (BEN,))
+    stage.announce(BarrierKind.DRAIN, (BEN,))
     stage.part.step()
     stage.end(Outcome.ABORT)
     stage.epoch()
@@ -195,7 +204,7 @@ def test_a_seat_of_an_earlier_session_is_not_ours() -> None:
 
 def test_a_seat_with_another_capacity_is_ours(stage: Stage) -> None:
     stage.epoch()
-    stage.epoch(Kind.DRAIN, replace(ANN, capacity=2))
+    stage.epoch(BarrierKind.DRAIN, replace(ANN, capacity=2))
     stage.seat(replace(ANN, capacity=2))
     stage.announce()
     stage.part.step()
@@ -222,7 +231,7 @@ def test_an_exception_is_a_refusal(stage: Stage) -> None:
 
 
 def test_a_participant_refuses_in_its_own_words(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage.participant, "prepare", lambda barrier: Work(refusal="not today"))
+    monkeypatch.setattr(stage.participant, "prepare", lambda barrier: EpochWork(refusal="not today"))
     stage.announce()
     stage.part.step()
     assert stage.ack.refusal == "not today"
@@ -231,22 +240,22 @@ def test_a_participant_refuses_in_its_own_words(stage: Stage, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("work", "why"),
     [
-        (Work(states={"p": "x" * MAX_DOCUMENT}), "bytes"),
-        (Work(frontier="x" * MAX_DOCUMENT, watermark=5), "bytes"),
-        (Work(refusal="x" * MAX_DOCUMENT), "bytes"),
-        (Work(states={"p": b"raw"}), "cannot be written"),  # type: ignore[dict-item]
-        (Work(states=MappingProxyType({"p": "1"})), "cannot be written"),
+        (EpochWork(states={"p": "x" * MAX_DOCUMENT}), "bytes"),
+        (EpochWork(frontier="x" * MAX_DOCUMENT, watermark=5), "bytes"),
+        (EpochWork(refusal="x" * MAX_DOCUMENT), "bytes"),
+        (EpochWork(states={"p": b"raw"}), "cannot be written"),  # type: ignore[dict-item]
+        (EpochWork(states=MappingProxyType({"p": "1"})), "cannot be written"),
     ],
 )
 def test_what_cannot_be_written_becomes_a_refusal(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, work: Work, why: str
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, work: EpochWork, why: str
 ) -> None:
     """Or the leader would wait for the time-out, and nobody would know why."""
     monkeypatch.setattr(stage.participant, "prepare", lambda barrier: work)
     stage.announce()
     stage.part.step()
     assert why in (stage.ack.refusal or "")
-    assert stage.ack == Ack("ann", "s1", 1, 1, refusal=stage.ack.refusal)
+    assert stage.ack == BarrierAck("ann", "s1", 1, 1, refusal=stage.ack.refusal)
     stage.part.step()
     stage.end(Outcome.ABORT)
     stage.part.step()
@@ -258,7 +267,7 @@ def test_what_cannot_be_written_becomes_a_refusal(
 
 def test_the_outcome_is_known_from_the_record_when_the_control_has_moved_on(stage: Stage) -> None:
     stage.epoch()
-    stage.epoch(Kind.DRAIN, BEN)
+    stage.epoch(BarrierKind.DRAIN, BEN)
     stage.seat(BEN)
     for _ in range(3):
         stage.announce()
@@ -282,7 +291,7 @@ def test_an_epoch_that_was_aborted_long_ago_is_aborted(stage: Stage) -> None:
 
 def test_who_was_away_for_so_long_that_the_record_is_gone_keeps_nothing(stage: Stage) -> None:
     stage.epoch()
-    stage.epoch(Kind.DRAIN, BEN)
+    stage.epoch(BarrierKind.DRAIN, BEN)
     stage.seat(BEN)
     stage.announce()
     stage.end()
@@ -355,7 +364,7 @@ def test_nobody_begins_from_nothing_because_a_record_is_gone(stage: Stage) -> No
 def test_a_call_that_fails_is_made_up_for(side: str) -> None:
     """Each call of a whole life in turn, lost on its way there or on its way back."""
 
-    def live(lost: int) -> tuple[list[str], list[Ack], int]:
+    def live(lost: int) -> tuple[list[str], list[BarrierAck], int]:
         stage = Stage()
         stage.seat(ANN)
         count = 0
@@ -367,13 +376,13 @@ def test_a_call_that_fails_is_made_up_for(side: str) -> None:
                 cut(call, key)
 
         setattr(stage.line, side, lose)
-        acks: list[Ack] = []
+        acks: list[BarrierAck] = []
         for outcome in (Outcome.COMMIT, Outcome.ABORT, Outcome.COMMIT):
             stage.announce()
             _insist(stage.part)
             acks.append(stage.ack)
             stage.end(outcome)
-        stage.announce(Kind.DRAIN, (BEN,))
+        stage.announce(BarrierKind.DRAIN, (BEN,))
         _insist(stage.part)
         stage.end()
         stage.seat(BEN)
@@ -396,9 +405,9 @@ def _insist(part: Participation) -> None:
 
 def test_a_late_ack_does_not_hide_that_of_the_next_session(stage: Stage) -> None:
     """A process that slept wakes up and writes, while its id is long another one's."""
-    newer = Ack("ann", "s2", 9, 3, {"p": "9"})
+    newer = BarrierAck("ann", "s2", 9, 3, {"p": "9"})
     stage.records.write_ack(SCOPE, newer)
-    stage.records.write_ack(SCOPE, Ack("ann", "s1", 8, 2, {"p": "8"}))
+    stage.records.write_ack(SCOPE, BarrierAck("ann", "s1", 8, 2, {"p": "8"}))
     assert stage.ack == newer
 
 
@@ -412,9 +421,9 @@ def test_an_outsider_stops_nobody_and_does_no_work() -> None:
     stage.part.step()
     assert "does not work on it" in (stage.ack.refusal or "")
     stage.end(Outcome.ABORT)
-    stage.announce(Kind.DRAIN, (ANN, BEN))
+    stage.announce(BarrierKind.DRAIN, (ANN, BEN))
     stage.part.step()
-    assert stage.ack == Ack("ann", "s1", 2, 1)
+    assert stage.ack == BarrierAck("ann", "s1", 2, 1)
 
 
 # owners that cannot be taken over
@@ -449,7 +458,7 @@ def test_why_owners_cannot_be_taken_over_is_the_answer_to_the_epoch(unable: Stag
     unable.announce()
     for _ in range(3):
         unable.part.step()
-    assert unable.ack == Ack("ann", "s1", 1, 1, refusal="OSError: a file is missing")
+    assert unable.ack == BarrierAck("ann", "s1", 1, 1, refusal="OSError: a file is missing")
     assert participant(unable).log == ["assigned 1"]
 
 
@@ -473,9 +482,9 @@ def test_who_could_not_take_over_does_not_keep_owners_from_changing(unable: Stag
     unable.announce()
     unable.part.step()
     unable.end(Outcome.ABORT)
-    unable.announce(Kind.DRAIN, (BEN,))
+    unable.announce(BarrierKind.DRAIN, (BEN,))
     unable.part.step()
-    assert unable.ack == Ack("ann", "s1", 2, 1)
+    assert unable.ack == BarrierAck("ann", "s1", 2, 1)
     unable.end()
     unable.seat(BEN)
     participant(unable).fails = False

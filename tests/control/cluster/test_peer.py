@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cluster.peer import Hello, PeerServer, ask, split
+from penstock.control.cluster.peer import Hello, PeerServer, ask, split
 from penstock.errors import PeerUnreachable, UsageError
 from servers.pki import Authority
 

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.cluster.model import Ack, Decision, Kind, Outcome, Seat, Snapshot
-from penstock.cluster.records import Records
+from penstock.control.cluster.documents.epoch_records import Records
+from penstock.control.cluster.rules.model import BarrierAck, BarrierKind, Decision, Outcome, Seat, Snapshot
 from penstock.errors import StoreUnavailable
 from penstock.store.memory import MemoryStore
-from tests.cluster.support import KEYS, SCOPE, Clock, Line, cut
+from tests.control.cluster.support import KEYS, SCOPE, Clock, Line, cut
 
-YES = Decision(1, Outcome.COMMIT, Kind.EPOCH, 1, 1, 0, states={"p": "1"}, request="r1")
+YES = Decision(1, Outcome.COMMIT, BarrierKind.EPOCH, 1, 1, 0, states={"p": "1"}, request="r1")
 NO = replace(YES, outcome=Outcome.ABORT, states={}, token=2, request="r2")
-ACK = Ack("ann", "s1", 5, 1, {"p": "5"})
+ACK = BarrierAck("ann", "s1", 5, 1, {"p": "5"})
 
 
 @pytest.fixture

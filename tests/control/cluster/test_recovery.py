@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.cluster import duties
-from penstock.cluster.model import Outcome
-from tests.cluster.support import World
+from penstock.control.cluster import leader
+from penstock.control.cluster.rules.model import Outcome
+from tests.control.cluster.support import World
 
 COMMIT, ABORT = Outcome.COMMIT, Outcome.ABORT
 
@@ -20,7 +20,7 @@ def die_at(monkeypatch: pytest.MonkeyPatch, point: str) -> None:
         if name == point:
             raise Died
 
-    monkeypatch.setattr(duties, "reach", reach)
+    monkeypatch.setattr(leader, "reach", reach)
 
 
 LEFT = {

@@ -14,8 +14,8 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.cluster.model import Seat
-from penstock.cluster.rendezvous import HASH, owner, score, vnode, vnode_owners
+from penstock.control.cluster.rules.assignment import HASH, owner, score, vnode, vnode_owners
+from penstock.control.cluster.rules.model import Seat
 
 THREE = (Seat("ann", "s1"), Seat("ben", "s2"), Seat("cyd", "s3"))
 WEIGHTED = (Seat("ann", "s1", 1), Seat("ben", "s2", 2), Seat("cyd", "s3", 3))
@@ -103,7 +103,8 @@ def test_computed_independently() -> None:
 
 def test_the_same_in_a_process_with_another_hash_seed() -> None:
     program = (
-        "import json; from penstock.cluster.model import Seat; from penstock.cluster import rendezvous as r;"
+        "import json; from penstock.control.cluster.rules.model import Seat;"
+        "from penstock.control.cluster.rules import assignment as r;"
         "seats = [Seat('ann', 's1', 1), Seat('ben', 's2', 2), Seat('cyd', 's3', 3)];"
         "print(json.dumps(r.vnode_owners(seats, 256)))"
     )

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cluster.model import Member
-from penstock.cluster.roster import Roster
+from penstock.control.cluster.documents.members import Roster
+from penstock.control.cluster.rules.model import Member
 from penstock.errors import StoreUnavailable, UsageError
 from penstock.store.base import Store
 from penstock.store.memory import MemoryStore
 from penstock.store.sqlite import SqliteStore
-from tests.cluster.support import KEYS, Clock, Line, cut
+from tests.control.cluster.support import KEYS, Clock, Line, cut
 
 
 class Office:

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.cluster.assignment import moved
-from penstock.cluster.model import Barrier, Kind, Outcome
-from penstock.cluster.participant import Participation
-from tests.cluster.support import PARTS, Counting, World, follow, refuse
+from penstock.control.cluster.participant import Participation
+from penstock.control.cluster.rules.assignment import moved
+from penstock.control.cluster.rules.model import Barrier, BarrierKind, Outcome
+from tests.control.cluster.support import PARTS, Counting, World, follow, refuse
 
 COMMIT = Outcome.COMMIT
 
@@ -24,7 +24,7 @@ def test_a_join_drains_and_moves_only_what_the_new_one_gets(world: World) -> Non
     assert (after.version, world.owners) == (2, {"ann", "ben", "cyd", "dan"})
     assert moved(before, after) == after.vnodes("dan")
     drain = world.decisions[2]
-    assert (drain.kind, drain.outcome, drain.assignment) == (Kind.DRAIN, COMMIT, 1)
+    assert (drain.kind, drain.outcome, drain.assignment) == (BarrierKind.DRAIN, COMMIT, 1)
     assert world.assignments == [before, after]
     ann.epoch()
     world.take_part()
@@ -55,7 +55,7 @@ def test_a_dead_members_parts_go_on_from_the_last_committed_epoch(world: World) 
     cyd.die()
     ann.duties.step()
     drain = world.decisions[3]
-    assert (drain.kind, drain.outcome, drain.acked) == (Kind.DRAIN, COMMIT, ("ann", "ben"))
+    assert (drain.kind, drain.outcome, drain.acked) == (BarrierKind.DRAIN, COMMIT, ("ann", "ben"))
     assert world.counts == {part: 2 if part in lost else 3 for part in PARTS}
     ann.epoch()
     assert world.counts == {part: 3 if part in lost else 4 for part in PARTS}

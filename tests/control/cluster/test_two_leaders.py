@@ -13,9 +13,9 @@ from itertools import combinations
 
 import pytest
 
-from penstock.cluster.model import Decision, Kind, Outcome
+from penstock.control.cluster.rules.model import BarrierKind, Decision, Outcome
 from penstock.errors import LeadershipLost
-from tests.cluster.support import KEYS, PARTS, SCOPE, Clock, Instance, World
+from tests.control.cluster.support import KEYS, PARTS, SCOPE, Clock, Instance, World
 
 COMMIT, ABORT = Outcome.COMMIT, Outcome.ABORT
 
@@ -230,4 +230,4 @@ def test_a_leader_that_wakes_up_much_later_changes_nothing(resolved: bool) -> No
     assert "committed 2" not in a.participant.log + b.participant.log
     b.epoch()
     assert world.counts == dict.fromkeys(PARTS, world.scope.committed - 1)
-    assert world.decisions[world.scope.committed].kind is Kind.EPOCH
+    assert world.decisions[world.scope.committed].kind is BarrierKind.EPOCH

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.cluster.commands import Prepare
-from penstock.cluster.model import Ack, Kind, Member, Outcome
-from penstock.cluster.observer import Observer
-from penstock.cluster.records import Records
-from penstock.cluster.room import Room
-from penstock.cluster.roster import Roster
-from penstock.cluster.views import OpenBarrier, State
 from penstock.config import ClusterConfig
+from penstock.control.cluster.documents.control_document import Room
+from penstock.control.cluster.documents.epoch_records import Records
+from penstock.control.cluster.documents.members import Roster
+from penstock.control.cluster.rules.commands import Prepare
+from penstock.control.cluster.rules.model import BarrierAck, BarrierKind, Member, Outcome
+from penstock.control.cluster.views.observer import Observer
+from penstock.control.cluster.views.views import MemberState, OpenBarrier
 from penstock.errors import UsageError
 from penstock.store.memory import MemoryStore
-from tests.cluster.support import CONFIG, KEYS, SCOPE, Instance, World
+from tests.control.cluster.support import CONFIG, KEYS, SCOPE, Instance, World
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def observer(world: World) -> Observer:
     return Observer(world.store, CONFIG, world.clock)
 
 
-def announce(world: World, leader: Instance, kind: Kind = Kind.EPOCH) -> int:
+def announce(world: World, leader: Instance, kind: BarrierKind = BarrierKind.EPOCH) -> int:
     """Open a barrier that nobody drives; its number."""
     held, seats = leader.candidate.current(), world.control.assignment.seats
     control, _ = Room(world.store, KEYS).submit(
@@ -44,7 +44,7 @@ def announce(world: World, leader: Instance, kind: Kind = Kind.EPOCH) -> int:
 
 def answer(world: World, instance: Instance, epoch: int, refusal: str | None = None) -> None:
     version = world.control.assignment.version
-    ack = Ack(instance.member.id, instance.session.id, epoch, version, refusal=refusal)
+    ack = BarrierAck(instance.member.id, instance.session.id, epoch, version, refusal=refusal)
     Records(world.store, KEYS).write_ack(SCOPE, ack)
 
 
@@ -131,10 +131,10 @@ def test_members(world: World) -> None:
     )
     rows = {row.id: row for row in observer(world).members().members}
     assert [(row.id, row.state, row.leads) for row in rows.values()] == [
-        ("a", State.ALIVE, True),
-        ("b", State.LEAVING, False),
-        ("batch-1", State.ALIVE, False),
-        ("c", State.GONE, False),
+        ("a", MemberState.ALIVE, True),
+        ("b", MemberState.LEAVING, False),
+        ("batch-1", MemberState.ALIVE, False),
+        ("c", MemberState.GONE, False),
     ]
     assert rows["a"].vnodes == len(world.control.assignment.vnodes("a"))
     assert rows["b"].addresses == {"peer": "127.0.0.1:9"}
@@ -148,7 +148,7 @@ def test_a_member_of_the_same_name_under_another_session_owns_nothing(world: Wor
     world.instances[1].die()
     world.join("b")
     (row,) = (row for row in observer(world).members().members if row.id == "b")
-    assert (row.state, row.vnodes) == (State.ALIVE, 0)
+    assert (row.state, row.vnodes) == (MemberState.ALIVE, 0)
     warnings = observer(world).status(0).warnings
     assert "b has no seat in the assignment yet: it owns nothing" in warnings
     assert any(text.startswith("b is gone, and its ") for text in warnings)
@@ -250,8 +250,8 @@ def test_ignored_acks_are_added_up(world: World) -> None:
     a = world.instances[0]
     epoch = announce(world, a)
     records, session = Records(world.store, KEYS), a.session.id
-    records.write_ack(SCOPE, Ack("x", "s", epoch, 1))
-    records.write_ack(SCOPE, Ack("a", session, epoch, assignment=9))
+    records.write_ack(SCOPE, BarrierAck("x", "s", epoch, 1))
+    records.write_ack(SCOPE, BarrierAck("a", session, epoch, assignment=9))
     assert observer(world).barriers(5).ignored == {"not required": 1, "other assignment": 1}
 
 

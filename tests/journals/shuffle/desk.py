@@ -6,17 +6,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from penstock.journals.documents import Hint, encode_ack, encode_document
-from penstock.journals.uuids import Flag, Stamp
-from penstock.shuffle.positions import Position
-from penstock.shuffle.queues import Show, documents
-from penstock.shuffle.runs import Commits, RunFile, RunWriter
-from penstock.shuffle.slices import Slice, SliceLimits
+from penstock.journals.format.documents import encode_ack, encode_document
+from penstock.journals.format.hints import Hint
+from penstock.journals.format.uuids import Flag, Stamp
+from penstock.journals.shuffle.queues.queues import Show, documents
+from penstock.journals.shuffle.queues.run_files import Commits, RunFile, RunWriter
+from penstock.journals.shuffle.slices.positions import JournalPosition
+from penstock.journals.shuffle.slices.slices import Slice, SliceLimits
+from penstock.sources.base import PartName
 from penstock.sources.journals import JournalSource
-from penstock.sources.parts import PartName
 from penstock.storage import Storage
-from penstock.tables import Table
-from tests.shuffle.logs import Log
+from penstock.types.tables import Table
+from tests.journals.shuffle.logs import Log
 
 TODAY = 0x1EF0 << 48
 """A clock, with others before and after it."""
@@ -52,7 +53,7 @@ class Desk:
         self.log = Log(folder / "journals")
         self.storage = Storage(folder / "work")
         self.sources: dict[str, JournalSource] = {}
-        self.positions: dict[PartName, Position] = {}
+        self.positions: dict[PartName, JournalPosition] = {}
         self.calls = 0
 
     def source(self, name: str = "items", table: type[Table] = Items, **options: Any) -> JournalSource:
@@ -68,7 +69,7 @@ class Desk:
         """One call, and the rows that it handed on; after an error nothing has moved."""
         self.calls += 1
         reads = {
-            PartName(name, journal): self.positions.get(PartName(name, journal), Position())
+            PartName(name, journal): self.positions.get(PartName(name, journal), JournalPosition())
             for name, source in self.sources.items()
             for journal in source.list_parts()
         }
@@ -82,7 +83,7 @@ class Desk:
         """The ids of what one call handed on, sorted."""
         return sorted(row["id"] for row in self.slice(**limits)[1])
 
-    def at(self, journal: str, source: str = "items") -> Position:
+    def at(self, journal: str, source: str = "items") -> JournalPosition:
         return self.positions[PartName(source, journal)]
 
     def _rows(self, file: RunFile) -> Iterator[dict[str, Any]]:

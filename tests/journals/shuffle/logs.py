@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from penstock.journals.documents import Hint, encode_ack, encode_document
-from penstock.journals.uuids import Flag, Stamp
-from penstock.tables import Table
+from penstock.journals.format.documents import encode_ack, encode_document
+from penstock.journals.format.hints import Hint
+from penstock.journals.format.uuids import Flag, Stamp
+from penstock.types.tables import Table
 
 
 class Entries(Table):

@@ -1,15 +1,16 @@
-"""Journals with transactions, read in epochs at different paces, and what a pipeline lets be seen of them."""
+"""Journals with transactions, read in epochs at different paces, and what cuts let be seen of them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import TypeAlias
 
-from penstock.shuffle.checkpoints import Pipeline, Ready, advance
-from penstock.shuffle.frontier import Frontier, Mark, reduce
+from penstock.journals.shuffle.visibility.cuts import Cuts, ReadyCut, advance
+from penstock.journals.shuffle.visibility.frontier import Frontier, Mark, reduce
+from penstock.journals.shuffle.visibility.joint import Acks, joint
 
 Key: TypeAlias = tuple[str, int]
 """Journal and producer."""
@@ -23,7 +24,8 @@ class Commit:
     journal: str
     producer: int
     clock: int
-    hints: tuple[tuple[str, int], ...]
+    hints: tuple[tuple[str, int, int], ...]
+    """Journal, producer and clock of the other acks of the transaction."""
 
 
 @dataclass
@@ -35,15 +37,24 @@ class Journals:
     transactions: int = 0
 
     def write(self, producer: int, journals: Iterable[str], *, one_clock: bool = False) -> int:
-        clock, clocks = self.clocks.get(producer, 0) + 1, {}
-        for journal in journals:
-            clocks[journal] = clock
-            clock += not one_clock
-        self.clocks[producer] = clock
-        for journal, own in clocks.items():
-            hints = tuple(hint for hint in clocks.items() if hint[0] != journal)
-            commit = Commit(self.transactions, journal, producer, own, hints)
-            self.logs.setdefault(journal, []).append(commit)
+        return self.write_together({producer: journals}, one_clock=one_clock)
+
+    def write_together(self, shares: Mapping[int, Iterable[str]], *, one_clock: bool = False) -> int:
+        """A transaction of several producers, as the shards of a task make one."""
+        acks = []
+        for producer, journals in shares.items():
+            clock = self.clocks.get(producer, 0) + 1
+            for journal in journals:
+                acks.append((journal, producer, clock))
+                clock += not one_clock
+            self.clocks[producer] = clock
+        hinting = set()
+        for own in acks:
+            # The first ack in a journal hints at all others, and those that follow it there at none.
+            hints = () if own[0] in hinting else tuple(ack for ack in acks if ack != own)
+            hinting.add(own[0])
+            commit = Commit(self.transactions, *own, hints)
+            self.logs.setdefault(own[0], []).append(commit)
         self.transactions += 1
         return self.transactions - 1
 
@@ -53,6 +64,19 @@ def random_journals(random: Random, names: str, transactions: int) -> Journals:
     for _ in range(transactions):
         width = min(random.choice([1, 1, 2, 2, 3, 5]), len(names))
         found.write(random.randrange(3), random.sample(names, width), one_clock=random.random() < 0.3)
+    return found
+
+
+def random_tasks(random: Random, names: str, transactions: int) -> Journals:
+    """Transactions of the shards of two tasks; not every shard has a part in each."""
+    found = Journals({name: [] for name in names})
+    for _ in range(transactions):
+        shards = random.choice([(1, 2, 3), (4, 5)])
+        shares = {
+            shard: random.sample(names, random.randint(1, min(3, len(names))))
+            for shard in random.sample(shards, random.randint(1, len(shards)))
+        }
+        found.write_together(shares, one_clock=True)
     return found
 
 
@@ -68,9 +92,9 @@ class Reading:
         self.reports: list[Frontier] = []
         self.visible: set[Commit] = set()
         self.consumed = Frontier()
-        self.pipeline = Pipeline()
+        self.cuts = Cuts()
         self.epoch = 0
-        self.ready: Ready | None = None
+        self.ready: ReadyCut | None = None
 
     @property
     def is_at_the_end(self) -> bool:
@@ -90,15 +114,15 @@ class Reading:
         self.tell(progress, before if late else self.reached)
 
     def tell(self, progress: Frontier, reached: dict[Key, int]) -> None:
-        self.pipeline, self.ready = advance(
-            self.pipeline,
+        self.cuts, self.ready = advance(
+            self.cuts,
             progress,
             self.epoch,
             float(self.epoch),
             reached=lambda journal, producer: reached.get((journal, producer), 0),
             counts=lambda journal: journal not in self.unread,
         )
-        assert Pipeline.from_json(json.loads(json.dumps(self.pipeline.to_json()))) == self.pipeline
+        assert Cuts.from_json(json.loads(json.dumps(self.cuts.to_json()))) == self.cuts
         if self.ready is not None:
             self._show(self.ready)
 
@@ -111,11 +135,16 @@ class Reading:
             self.read.append((self.epoch, commit))
             self.reached[journal, commit.producer] = commit.clock
             marks = [(journal, Mark(commit.producer, commit.clock, 0, -(place + number + 1)))]
-            marks += [(other, Mark(commit.producer, 0, clock)) for other, clock in commit.hints]
             report = reduce(report, Frontier.of(marks))
+            for other, producer, clock in commit.hints:
+                report = reduce(report, Frontier.of([(other, Mark(producer, 0, clock))]))
+            if any(producer != commit.producer for _, producer, _ in commit.hints):
+                own = journal, commit.producer, commit.clock
+                acks = joint(Acks(*each, each[-1]) for each in (own, *commit.hints))
+                report = reduce(report, Frontier({}, (acks,)))
         return report
 
-    def _show(self, ready: Ready) -> None:
+    def _show(self, ready: ReadyCut) -> None:
         shown = {
             commit
             for epoch, commit in self.read

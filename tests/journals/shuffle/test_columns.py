@@ -10,12 +10,12 @@ from typing import Annotated, Any
 import pyarrow as pa
 import pytest
 
+from penstock.batch.inputs.conform import conform
+from penstock.batch.inputs.formats.jsonl import JsonLines, readable_schema
 from penstock.errors import BadInput, PenstockError
-from penstock.inputs.conform import conform
-from penstock.inputs.formats.jsonl import JsonLines, readable_schema
-from penstock.journals.uuids import Flag, Stamp, encode
-from penstock.shuffle.columns import Lines, Parser, Piece
-from penstock.tables import Precision, Table
+from penstock.journals.format.uuids import Flag, Stamp, encode
+from penstock.journals.shuffle.sequencing.columns import JournalLines, Lines, Parser
+from penstock.types.tables import Precision, Table
 
 PRODUCER = 1 << 40 | 7
 
@@ -49,17 +49,19 @@ def raw(members: bytes, clock: int = 16) -> bytes:
     return b'{"_meta":{"uuid":"' + uuid(clock).encode() + b'"},' + members + b"}\n"
 
 
-def parse(*pieces: Piece) -> Lines:
+def parse(*pieces: JournalLines) -> Lines:
     return Parser(Wide.input_schema()).parse(pieces)
 
 
 def one(*lines: bytes) -> Lines:
-    return parse(Piece("a/b", 100, b"".join(lines)))
+    return parse(JournalLines("a/b", 100, b"".join(lines)))
 
 
 def test_documents_of_several_journals_know_where_they_stand() -> None:
     first, second, third = line(16, id=1), line(32, id=2, name="ü"), line(48, id=3)
-    found = parse(Piece("a", 1000, first + second), Piece("b", 0, third), Piece("c", 7, first))
+    found = parse(
+        JournalLines("a", 1000, first + second), JournalLines("b", 0, third), JournalLines("c", 7, first)
+    )
     assert [found.journals[n] for n in found.journal] == ["a", "a", "b", "c"]
     assert found.offset.tolist() == [1000, 1000 + len(first), 0, 7]
     assert found.end.tolist() == [1000 + len(first), 1000 + len(first + second), len(third), 7 + len(first)]
@@ -125,9 +127,9 @@ NO_DOCUMENTS = {
 def test_a_line_that_is_no_document_is_named(before: int, bad: bytes, why: str) -> None:
     lines = b"".join(line(16 * n + 16, id=n, name="ü") for n in range(before))
     pieces = [
-        Piece("first", 0, GOOD * 3),
-        Piece("second", 500, lines + bad + GOOD),
-        Piece("third", 0, GOOD),
+        JournalLines("first", 0, GOOD * 3),
+        JournalLines("second", 500, lines + bad + GOOD),
+        JournalLines("third", 0, GOOD),
     ]
     with pytest.raises(BadInput, match=why) as caught:
         parse(*pieces)

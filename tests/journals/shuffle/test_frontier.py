@@ -9,10 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import BadState
-from penstock.shuffle.frontier import (
-    LARGEST_CLOCK,
-    LARGEST_OFFSET,
-    LARGEST_PRODUCER,
+from penstock.journals.shuffle.sequencing.parsing import LARGEST_CLOCK, LARGEST_OFFSET, LARGEST_PRODUCER
+from penstock.journals.shuffle.visibility.frontier import (
     Frontier,
     Mark,
     drain,
@@ -94,11 +92,9 @@ def test_reduce_is_idempotent_and_commutes_but_for_ties(one: Frontier, two: Fron
 
 
 def test_a_hint_is_resolved_when_it_is_fully_reached_and_no_further() -> None:
-    checkpoint = Frontier(
-        {"a": (Mark(1, 5, 9, 70), Mark(2, 5, 9, -3), Mark(3, 9, 5, 1)), "b": (Mark(1, 0, 9),)}
-    )
+    cut = Frontier({"a": (Mark(1, 5, 9, 70), Mark(2, 5, 9, -3), Mark(3, 9, 5, 1)), "b": (Mark(1, 0, 9),)})
     progress = Frontier({"a": (Mark(1, 12, 20, -500), Mark(2, 8), Mark(3, 99))})
-    resolved = resolve_hints(checkpoint, progress)
+    resolved = resolve_hints(cut, progress)
     assert resolved == Frontier(
         {"a": (Mark(1, 9, 9, 70), Mark(2, 5, 9, -3), Mark(3, 9, 5, 1)), "b": (Mark(1, 0, 9),)}
     )
@@ -110,13 +106,13 @@ def test_a_hint_is_resolved_when_it_is_fully_reached_and_no_further() -> None:
 
 @given(frontiers, frontiers)
 @FULL
-def test_what_remains_after_resolving_was_not_reached(checkpoint: Frontier, progress: Frontier) -> None:
+def test_what_remains_after_resolving_was_not_reached(cut: Frontier, progress: Frontier) -> None:
     reached = {(name, mark.producer): mark.last_commit for name, mark in progress}
-    resolved = resolve_hints(checkpoint, progress)
-    before, after = set(unresolved(checkpoint)), set(unresolved(resolved))
+    resolved = resolve_hints(cut, progress)
+    before, after = set(unresolved(cut)), set(unresolved(resolved))
     assert after == {hint for hint in before if reached.get(hint[:2], 0) < hint[2]}
     assert is_resolved(resolved) == (not after) == (not project_unresolved_hints(resolved))
-    assert [mark.offset for _, mark in resolved] == [mark.offset for _, mark in checkpoint]
+    assert [mark.offset for _, mark in resolved] == [mark.offset for _, mark in cut]
 
 
 # as JSON

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import BadState
-from penstock.journals.uuids import Flag
-from penstock.shuffle import replays, slices
-from penstock.shuffle.positions import Position
-from penstock.sources.parts import PartName
-from tests.shuffle.desk import Desk, ack, line, producer
+from penstock.journals.format.uuids import Flag
+from penstock.journals.shuffle.slices import replays, slices
+from penstock.journals.shuffle.slices.positions import JournalPosition
+from penstock.sources.base import PartName
+from tests.journals.shuffle.desk import Desk, ack, line, producer
 
 LIMIT = 2000
 """What one call may read, and read again."""
@@ -41,7 +41,7 @@ def calls(desk: Desk, most: int = LIMIT) -> list[list[int]]:
         found.append(desk.ids(most=most))
         # Whoever goes on knows what was stored, and nothing else.
         desk.positions = {
-            read: Position.from_state(json.loads(json.dumps(at.to_state())))
+            read: JournalPosition.from_state(json.loads(json.dumps(at.to_state())))
             for read, at in desk.positions.items()
         }
         if desk.positions == before:
@@ -137,12 +137,12 @@ def test_states_of_it_are_checked(desk: Desk) -> None:
         desk.ids(most=LIMIT)
     at = desk.at("j")
     state = json.loads(json.dumps(at.to_state()))
-    assert Position.from_state(state) == at
+    assert JournalPosition.from_state(state) == at
     assert "held" not in replace(at, held={}).to_state()
     entry = state["held"][f"{producer(1):012x}"]
     for wrong in ({"held": 3}, {"held": {"x": entry}}, {"held": {f"{producer(1):012x}": entry[:2]}}):
         with pytest.raises(BadState):
-            Position.from_state(state | wrong)
+            JournalPosition.from_state(state | wrong)
 
 
 def test_many_that_do_not_fit_wait_without_a_file_for_each(desk: Desk) -> None:

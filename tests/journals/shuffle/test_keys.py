@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import DefinitionError
-from penstock.shuffle.keys import clock_queues, key_queues
+from penstock.journals.shuffle.queues.keys import clock_queues, key_queues
 from penstock.sources.journals import JournalSource, check_key, parse_pointer
-from penstock.tables import Precision, Table, derived
+from penstock.types.tables import Precision, Table, derived
 
 MANY = 1 << 20
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import BadState
-from penstock.shuffle.frontier import Mark
-from penstock.shuffle.positions import Position, Track
-from penstock.shuffle.sequencing import Sequence
+from penstock.journals.shuffle.sequencing.sequencing import Sequence
+from penstock.journals.shuffle.slices.positions import JournalPosition, Track
+from penstock.journals.shuffle.visibility.frontier import Mark
 
 CLOCKS = st.integers(1, (1 << 64) - 1)
 OFFSETS = st.integers(0, (1 << 63) - 1)
@@ -21,7 +21,7 @@ SEQUENCES = st.one_of(
     st.integers(0, (1 << 64) - 1).map(Sequence), st.builds(Sequence, CLOCKS, CLOCKS, OFFSETS)
 )
 POSITIONS = st.builds(
-    Position,
+    JournalPosition,
     OFFSETS,
     st.dictionaries(st.integers(0, (1 << 48) - 1), st.builds(Track, SEQUENCES, OFFSETS), max_size=4),
     OFFSETS,
@@ -30,18 +30,18 @@ POSITIONS = st.builds(
 
 
 @given(POSITIONS)
-def test_a_position_survives_json(position: Position) -> None:
-    assert Position.from_state(json.loads(json.dumps(position.to_state()))) == position
+def test_a_position_survives_json(position: JournalPosition) -> None:
+    assert JournalPosition.from_state(json.loads(json.dumps(position.to_state()))) == position
 
 
 def test_a_journal_that_was_never_read_stands_at_its_begin() -> None:
-    assert Position.from_state(None) == Position()
-    assert Position().clock == 0
+    assert JournalPosition.from_state(None) == JournalPosition()
+    assert JournalPosition().clock == 0
 
 
 def test_the_clock_is_the_newest_that_was_read() -> None:
     tracks = {1: Track(Sequence(50)), 2: Track(Sequence(10, 70, 5)), 3: Track(Sequence(60))}
-    assert Position(100, tracks).clock == 70
+    assert JournalPosition(100, tracks).clock == 70
 
 
 def test_a_mark_says_where_the_open_transaction_begins_or_the_last_line_ends() -> None:
@@ -79,6 +79,6 @@ PRODUCER = "010000000007"
     ],
 )
 def test_anything_else_is_a_bad_state(change: Callable[[dict[str, Any]], Any]) -> None:
-    body = Position(100, {1 << 40 | 7: Track(Sequence(50), 90)}).to_state()
+    body = JournalPosition(100, {1 << 40 | 7: Track(Sequence(50), 90)}).to_state()
     with pytest.raises(BadState):
-        Position.from_state(change(body))
+        JournalPosition.from_state(change(body))

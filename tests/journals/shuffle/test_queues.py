@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import CorruptFile
-from penstock.shuffle.queues import Show, documents
-from penstock.shuffle.runs import Commits, RunFile, RunWriter, Settled, group_id
-from penstock.shuffle.session import Promotion
+from penstock.journals.shuffle.queues.queues import Show, documents
+from penstock.journals.shuffle.queues.run_files import Commits, RunFile, RunWriter, Settled, group_id
+from penstock.journals.shuffle.visibility.coordinator import Promotion
 from penstock.storage import Storage
 
 ONE, TWO = ("s/a", 1), ("s/b", 1)

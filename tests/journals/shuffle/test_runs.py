@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import BadState, StorageFull
-from penstock.shuffle.merging import Load, merged
-from penstock.shuffle.runs import (
+from penstock.journals.shuffle.queues.merging import Load, merged
+from penstock.journals.shuffle.queues.run_files import (
     Commits,
-    Run,
+    QueueRun,
     RunFile,
     RunWriter,
     Settled,
@@ -134,8 +134,8 @@ def test_a_file_has_one_run_for_each_queue_in_the_order_of_clocks(tmp_path: Path
         writer.add("payments", settled([7], [2]))
     orders, payments = writer.written
     assert (orders.source, orders.epoch, orders.record.rows) == ("orders", 1, 5)
-    assert orders.runs == (Run(0, 0, 2, 10, 20), Run(1, 1, 2, 40, 50), Run(2, 1, 1, 60, 60))
-    assert orders.of_queue(1) == (Run(1, 1, 2, 40, 50), Run(2, 1, 1, 60, 60))
+    assert orders.runs == (QueueRun(0, 0, 2, 10, 20), QueueRun(1, 1, 2, 40, 50), QueueRun(2, 1, 1, 60, 60))
+    assert orders.of_queue(1) == (QueueRun(1, 1, 2, 40, 50), QueueRun(2, 1, 1, 60, 60))
     assert payments.record.path == "runs/1-a-payments.arrow"
     for file in (orders, payments):
         storage.check(file.record)

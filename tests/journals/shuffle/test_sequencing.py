@@ -7,10 +7,10 @@ import pickle
 import pytest
 
 from penstock.errors import SourceFailed
-from penstock.journals.uuids import Flag
-from penstock.shuffle.sequencing import (
+from penstock.journals.format.uuids import Flag
+from penstock.journals.shuffle.sequencing.sequencing import (
     BadSequence,
-    Outcome,
+    DocumentOutcome,
     OutsideInTransaction,
     PartialCommit,
     Sequence,
@@ -26,46 +26,48 @@ LAST = (1 << 64) - 1
 
 ROWS = [
     # outside of transactions
-    (NEW, Flag.OUTSIDE, 1, Sequence(1), Outcome.COMMITTED),
-    (NEW, Flag.OUTSIDE, LAST, Sequence(LAST), Outcome.COMMITTED),
-    (NEW, Flag.OUTSIDE, 0, NEW, Outcome.OUTSIDE_DUPLICATE),
-    (DONE, Flag.OUTSIDE, 11, Sequence(11), Outcome.COMMITTED),
-    (DONE, Flag.OUTSIDE, 10, DONE, Outcome.OUTSIDE_DUPLICATE),
-    (DONE, Flag.OUTSIDE, 9, DONE, Outcome.OUTSIDE_DUPLICATE),
+    (NEW, Flag.OUTSIDE, 1, Sequence(1), DocumentOutcome.COMMITTED),
+    (NEW, Flag.OUTSIDE, LAST, Sequence(LAST), DocumentOutcome.COMMITTED),
+    (NEW, Flag.OUTSIDE, 0, NEW, DocumentOutcome.OUTSIDE_DUPLICATE),
+    (DONE, Flag.OUTSIDE, 11, Sequence(11), DocumentOutcome.COMMITTED),
+    (DONE, Flag.OUTSIDE, 10, DONE, DocumentOutcome.OUTSIDE_DUPLICATE),
+    (DONE, Flag.OUTSIDE, 9, DONE, DocumentOutcome.OUTSIDE_DUPLICATE),
     # in a transaction
-    (NEW, Flag.CONTINUE, 1, Sequence(0, 1, HERE), Outcome.CONTINUE_BEGINS),
-    (NEW, Flag.CONTINUE, 0, NEW, Outcome.CONTINUE_DUPLICATE),
-    (DONE, Flag.CONTINUE, 11, Sequence(10, 11, HERE), Outcome.CONTINUE_BEGINS),
-    (DONE, Flag.CONTINUE, 10, DONE, Outcome.CONTINUE_DUPLICATE),
-    (DONE, Flag.CONTINUE, 9, DONE, Outcome.CONTINUE_DUPLICATE),
-    (FIRST, Flag.CONTINUE, 6, Sequence(0, 6, 100), Outcome.CONTINUE_EXTENDS),
-    (AGAIN, Flag.CONTINUE, 16, Sequence(10, 16, 100), Outcome.CONTINUE_EXTENDS),
-    (AGAIN, Flag.CONTINUE, 15, AGAIN, Outcome.CONTINUE_DUPLICATE),
-    (AGAIN, Flag.CONTINUE, 12, AGAIN, Outcome.CONTINUE_DUPLICATE),
-    (AGAIN, Flag.CONTINUE, 10, AGAIN, Outcome.CONTINUE_DUPLICATE),
+    (NEW, Flag.CONTINUE, 1, Sequence(0, 1, HERE), DocumentOutcome.CONTINUE_BEGINS),
+    (NEW, Flag.CONTINUE, 0, NEW, DocumentOutcome.CONTINUE_DUPLICATE),
+    (DONE, Flag.CONTINUE, 11, Sequence(10, 11, HERE), DocumentOutcome.CONTINUE_BEGINS),
+    (DONE, Flag.CONTINUE, 10, DONE, DocumentOutcome.CONTINUE_DUPLICATE),
+    (DONE, Flag.CONTINUE, 9, DONE, DocumentOutcome.CONTINUE_DUPLICATE),
+    (FIRST, Flag.CONTINUE, 6, Sequence(0, 6, 100), DocumentOutcome.CONTINUE_EXTENDS),
+    (AGAIN, Flag.CONTINUE, 16, Sequence(10, 16, 100), DocumentOutcome.CONTINUE_EXTENDS),
+    (AGAIN, Flag.CONTINUE, 15, AGAIN, DocumentOutcome.CONTINUE_DUPLICATE),
+    (AGAIN, Flag.CONTINUE, 12, AGAIN, DocumentOutcome.CONTINUE_DUPLICATE),
+    (AGAIN, Flag.CONTINUE, 10, AGAIN, DocumentOutcome.CONTINUE_DUPLICATE),
     # acks
-    (DONE, Flag.ACK, 10, DONE, Outcome.ACK_DUPLICATE),
-    (AGAIN, Flag.ACK, 10, DONE, Outcome.ACK_CLEANLY_ROLLS_BACK),
-    (FIRST, Flag.ACK, 0, NEW, Outcome.ACK_CLEANLY_ROLLS_BACK),
-    (NEW, Flag.ACK, 0, NEW, Outcome.ACK_DUPLICATE),
-    (DONE, Flag.ACK, 9, DONE, Outcome.ACK_DUPLICATE),
-    (AGAIN, Flag.ACK, 9, DONE, Outcome.ACK_DEEP_ROLLS_BACK),
-    (AGAIN, Flag.ACK, 0, DONE, Outcome.ACK_DEEP_ROLLS_BACK),
-    (NEW, Flag.ACK, 1, Sequence(1), Outcome.ACK_EMPTY),
-    (DONE, Flag.ACK, 11, Sequence(11), Outcome.ACK_EMPTY),
-    (FIRST, Flag.ACK, 5, Sequence(5), Outcome.ACK_COMMITS),
-    (AGAIN, Flag.ACK, 15, Sequence(15), Outcome.ACK_COMMITS),
-    (AGAIN, Flag.ACK, 99, Sequence(99), Outcome.ACK_COMMITS),
+    (DONE, Flag.ACK, 10, DONE, DocumentOutcome.ACK_DUPLICATE),
+    (AGAIN, Flag.ACK, 10, DONE, DocumentOutcome.ACK_CLEANLY_ROLLS_BACK),
+    (FIRST, Flag.ACK, 0, NEW, DocumentOutcome.ACK_CLEANLY_ROLLS_BACK),
+    (NEW, Flag.ACK, 0, NEW, DocumentOutcome.ACK_DUPLICATE),
+    (DONE, Flag.ACK, 9, DONE, DocumentOutcome.ACK_DUPLICATE),
+    (AGAIN, Flag.ACK, 9, DONE, DocumentOutcome.ACK_DEEP_ROLLS_BACK),
+    (AGAIN, Flag.ACK, 0, DONE, DocumentOutcome.ACK_DEEP_ROLLS_BACK),
+    (NEW, Flag.ACK, 1, Sequence(1), DocumentOutcome.ACK_EMPTY),
+    (DONE, Flag.ACK, 11, Sequence(11), DocumentOutcome.ACK_EMPTY),
+    (FIRST, Flag.ACK, 5, Sequence(5), DocumentOutcome.ACK_COMMITS),
+    (AGAIN, Flag.ACK, 15, Sequence(15), DocumentOutcome.ACK_COMMITS),
+    (AGAIN, Flag.ACK, 99, Sequence(99), DocumentOutcome.ACK_COMMITS),
 ]
 
 
 @pytest.mark.parametrize(("before", "flag", "clock", "after", "outcome"), ROWS)
-def test_a_document(before: Sequence, flag: Flag, clock: int, after: Sequence, outcome: Outcome) -> None:
+def test_a_document(
+    before: Sequence, flag: Flag, clock: int, after: Sequence, outcome: DocumentOutcome
+) -> None:
     assert step(before, flag, clock, HERE) == (after, outcome)
 
 
 def test_every_outcome_has_a_row() -> None:
-    assert {outcome for *_, outcome in ROWS} == set(Outcome)
+    assert {outcome for *_, outcome in ROWS} == set(DocumentOutcome)
 
 
 @pytest.mark.parametrize("clock", [0, 9, 10, 12, 15, 16])
@@ -99,9 +101,9 @@ def test_a_second_reading_over_a_roll_back_changes_nothing() -> None:
         outcomes.append(outcome)
     assert sequence == Sequence(23)
     assert outcomes == [
-        Outcome.CONTINUE_BEGINS,
-        Outcome.ACK_DEEP_ROLLS_BACK,
-        Outcome.CONTINUE_DUPLICATE,
-        Outcome.ACK_DUPLICATE,
-        Outcome.OUTSIDE_DUPLICATE,
+        DocumentOutcome.CONTINUE_BEGINS,
+        DocumentOutcome.ACK_DEEP_ROLLS_BACK,
+        DocumentOutcome.CONTINUE_DUPLICATE,
+        DocumentOutcome.ACK_DUPLICATE,
+        DocumentOutcome.OUTSIDE_DUPLICATE,
     ]

@@ -1,19 +1,20 @@
-"""Slices, session and queues together: every committed document once, each transaction in one epoch."""
+"""Slices, coordinator and queues together: every committed document once, each transaction in one epoch."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.shuffle import replays, slices
-from penstock.shuffle.slices import SliceLimits
+from penstock.journals.shuffle.slices import replays, slices
+from penstock.journals.shuffle.slices.slices import SliceLimits
 from penstock.sources.journals import JournalSource
-from tests.shuffle.cast import LATER, Cast
-from tests.shuffle.logs import Entries, Log, Producer
+from tests.journals.shuffle.cast import LATER, Cast
+from tests.journals.shuffle.logs import Entries, Log, Producer
 
 
 @pytest.fixture(autouse=True)
@@ -44,16 +45,16 @@ def check(cast: Cast, log: Log) -> None:
     for row in rows:
         queues[row["account"]].add(row["queue"][1])
     assert all(len(where) == 1 for where in queues.values())
-    assert cast.session.waiting == ()
+    assert cast.state.waiting == ()
 
 
 def check_whole(cast: Cast, log: Log) -> None:
-    """Each transaction in one epoch: within a source, and over all sources if it has several journals."""
+    """Each transaction in one epoch, over all sources of a cohort: also if they read the same journal."""
     epochs = defaultdict(set)
     for row in cast.rows():
         if row["transaction"]:
-            name = "" if len(log.journals[row["transaction"]]) > 1 else row["queue"][0]
-            epochs[name, row["transaction"]].add(row["epoch"])
+            cohort = cast.sources[row["queue"][0]].cohort
+            epochs[cohort, row["transaction"]].add(row["epoch"])
     assert {name for name, where in epochs.items() if len(where) > 1} == set()
 
 
@@ -99,6 +100,36 @@ def test_every_document_once_and_transactions_as_a_whole(
     cast.settle(400)
     check(cast, log)
     check_whole(cast, log)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_sources_that_read_the_same_journals_see_each_transaction_at_once(seed: int, tmp_path: Path) -> None:
+    """However far one is ahead of the others, by whatever root and prefix they came to the journals."""
+    dice = random.Random(seed)
+    log = Log(tmp_path / "journals")
+    (tmp_path / "link").symlink_to(log.root, target_is_directory=True)
+    journals = [f"acme/j{n}/pivot=00" for n in range(dice.randint(1, 3))]
+    producers = [Producer(log, n + 1, dice) for n in range(dice.randint(1, 3))]
+    below = replace(log, root=log.root / "acme")
+    sources = {
+        "all": source(log),
+        "again": source(replace(log, root=tmp_path / "link"), "acme/"),
+        "below": source(below, "j0"),
+    }
+    cast = Cast(tmp_path / "work", sources, members=3)
+    for _ in range(dice.randint(5, 12)):
+        act(log, producers, journals, dice, dice.randint(0, 6))
+        log.flush({journal: dice.randint(0, 12) for journal in journals})
+        cast.paces = {name: dice.choice([0, 1, 400, 1 << 20]) for name in sources}
+        cast.run(fails=dice.random() < 0.2)
+    log.flush()
+    cast.paces = {}
+    cast.settle(400)
+    check_whole(cast, log)
+    rows = cast.rows()
+    for name in ("all", "again"):
+        found = Counter(row["number"] for row in rows if row["queue"][0] == name)
+        assert found == Counter(number for numbers in log.committed.values() for number in numbers)
 
 
 @pytest.mark.parametrize("seed", range(5))

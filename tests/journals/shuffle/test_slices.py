@@ -11,13 +11,20 @@ import pytest
 
 from penstock.errors import BadInput, JournalGap
 from penstock.journals import JournalReader, Journals
-from penstock.journals.uuids import SECOND, Flag, clock_time
-from penstock.shuffle import readers, replays, slices
-from penstock.shuffle.columns import Lines, Parser
-from penstock.shuffle.sequencing import OutsideInTransaction, PartialCommit
+from penstock.journals.format.documents import encode_ack
+from penstock.journals.format.hints import Hint
+from penstock.journals.format.uuids import SECOND, Flag, Stamp, clock_time, encode
+from penstock.journals.shuffle.sequencing.columns import Lines, Parser
+from penstock.journals.shuffle.sequencing.sequencing import (
+    OutsideInTransaction,
+    PartialCommit,
+    ProducerForgotten,
+)
+from penstock.journals.shuffle.slices import readers, replays, slices
+from penstock.journals.shuffle.slices.positions import JournalPosition
 from penstock.sources.journals import JournalSource
-from penstock.tables import Table
-from tests.shuffle.desk import TODAY, Desk, Items, ack, line, producer
+from penstock.types.tables import Table
+from tests.journals.shuffle.desk import TODAY, Desk, Items, ack, line, producer
 
 A, B, C = "j/a", "j/b", "j/c"
 
@@ -462,6 +469,29 @@ def test_hints_count_below_their_own_root_alone(desk: Desk, tmp_path: Path) -> N
     assert hinted(desk) == {"here/j/b": 48}
 
 
+def test_acks_of_flow_hint_as_ours_do(desk: Desk) -> None:
+    """By what is lacking of the ack's own journal, with its own clock, and with hexadecimal ones."""
+    desk.source(prefix="j/")
+    clock = TODAY + 0x32
+    assert f"{clock:016x}".isdigit() is False
+    other = 0x1000000000000032
+    flows = {
+        "_meta": {"uuid": encode(Stamp(producer(1), clock, Flag.ACK))},
+        "hints": [
+            {"j": [1, "b"], "p": [{}, {"p": "AQAAAAAC", "c": f"{other:016x}"}]},
+            {"j": [3, "elsewhere"], "p": [{}]},
+        ],
+        "is_ack": True,
+    }
+    desk.write(A, line(1, 16, Flag.CONTINUE), json.dumps(flows).encode() + b"\n")
+    found, rows = desk.slice()
+    assert [row["id"] for row in rows] == [1]
+    assert {(j, m.producer, m.hinted_commit) for j, m in found.progress if m.hinted_commit} == {
+        ("items/j/b", producer(1), clock),
+        ("items/j/b", producer(2), other),
+    }
+
+
 def test_a_repeated_ack_hints_at_nothing_new(desk: Desk) -> None:
     desk.source()
     again = ack(32, hints={B: 48})
@@ -469,3 +499,112 @@ def test_a_repeated_ack_hints_at_nothing_new(desk: Desk) -> None:
     assert hinted(desk) == {"items/j/b": 48}
     desk.write(A, again, line(2, 64))
     assert hinted(desk) == {}
+
+
+# producers that come and go
+
+DAY = 86_400 * SECOND
+
+
+def size_of(desk: Desk, journal: str = A) -> int:
+    return len(json.dumps(desk.at(journal).to_state()))
+
+
+def test_many_producers_are_not_remembered_for_ever(desk: Desk) -> None:
+    """Each writes for an hour: as many are remembered after a year as after some days."""
+    desk.source()
+    sizes, ids = [], []
+    for first in range(0, 2000, 100):
+        written: list[bytes] = []
+        for number in range(first, first + 100):
+            at = number * DAY // 24 - 90 * DAY
+            written += [line(2 * number, at, who=number), line(1, at + 16, Flag.CONTINUE, who=number)]
+            written.append(ack(at + 32, who=number))
+        desk.write(A, *written)
+        ids += desk.ids()
+        sizes.append(size_of(desk))
+    assert len(ids) == 4000
+    assert max(sizes[2:]) < 1.05 * min(sizes[2:])
+    assert len(desk.at(A).producers) < 150
+    assert JournalPosition.from_state(json.loads(json.dumps(desk.at(A).to_state()))) == desk.at(A)
+
+
+def forgetful(desk: Desk, **options: Any) -> None:
+    """100 producers that wrote a document each three days ago, and then others."""
+    desk.source(**options)
+    desk.write(A, *(line(n, n * 16 - 3 * DAY, who=n) for n in range(100)))
+    desk.write(A, *(line(n, n * 16, who=1000 + n) for n in range(5)))
+    assert len(desk.ids()) == 105
+    assert desk.at(A).forgotten == TODAY + 99 * 16 - 3 * DAY
+    assert len(desk.at(A).producers) == 5
+
+
+@pytest.mark.parametrize("flag", [Flag.OUTSIDE, Flag.CONTINUE])
+def test_what_may_be_a_late_repetition_is_refused(desk: Desk, flag: Flag) -> None:
+    forgetful(desk)
+    before = desk.at(A)
+    desk.write(A, line(7, 7 * 16 - 3 * DAY, flag, who=7))
+    with pytest.raises(ProducerForgotten, match="may have been read before"):
+        desk.slice()
+    assert desk.at(A) == before
+
+
+def test_what_may_be_a_late_repetition_is_left_out_where_that_is_asked_for(desk: Desk) -> None:
+    forgetful(desk, on_disorder="skip")
+    desk.write(A, line(7, 7 * 16 - 3 * DAY, who=7), line(8, 96, who=7))
+    assert desk.ids() == [8]
+    assert desk.at(A).left_out == 1
+
+
+def test_late_acks_of_forgotten_producers_do_no_harm(desk: Desk) -> None:
+    """They commit nothing, and nobody waits for what they hint at."""
+    forgetful(desk)
+    desk.write(A, ack(7 * 16 - 3 * DAY, who=7, hints={B: 7 * 16 - 3 * DAY}), ack(-4 * DAY, who=5000))
+    found, rows = desk.slice()
+    assert rows == []
+    assert [mark for _, mark in found.progress if mark.hinted_commit] == []
+    assert len(desk.at(A).producers) == 5
+
+
+def test_a_forgotten_producer_goes_on(desk: Desk) -> None:
+    forgetful(desk)
+    desk.write(A, line(200, 160, Flag.CONTINUE, who=7))
+    found, _ = desk.slice()
+    assert [mark.last_commit for _, mark in found.progress] == [0]
+    desk.write(A, ack(-5 * DAY, who=7), line(201, 176, Flag.CONTINUE, who=7), ack(192, who=7))
+    desk.write(A, line(202, 208, who=7), line(202, 208, who=7), ack(192, who=7))
+    assert desk.ids() == [201, 202]
+    assert desk.at(A).sequence(producer(7)).last_commit == TODAY + 208
+
+
+def test_what_is_open_is_not_forgotten(desk: Desk) -> None:
+    desk.source()
+    desk.write(A, line(1, -5 * DAY, Flag.CONTINUE, who=500))
+    desk.write(A, *(line(n, n * 16 - 3 * DAY, who=n) for n in range(100)))
+    desk.write(A, line(2, 16, who=600))
+    assert len(desk.ids()) == 101
+    assert set(desk.at(A).producers) == {producer(500), producer(600)}
+    desk.write(A, ack(16 - 5 * DAY, who=500, hints={B: 16 - 5 * DAY}))
+    found, rows = desk.slice()
+    assert [row["id"] for row in rows] == [1]
+    assert found.progress.journals["items/j/a"][0].last_commit == TODAY + 16 - 5 * DAY
+
+
+def test_few_producers_are_remembered_however_old_they_are(desk: Desk) -> None:
+    desk.source()
+    desk.write(A, *(line(n, n * 16 - 300 * DAY, who=n) for n in range(50)), line(50, 16, who=99))
+    desk.write(A, line(7, 7 * 16 - 300 * DAY, who=7), line(51, 8 - 400 * DAY, who=100))
+    assert len(desk.ids()) == 52
+    assert len(desk.at(A).producers) == 52
+
+
+def test_acks_that_hint_at_other_producers_tell_what_belongs_together(desk: Desk) -> None:
+    desk.source()
+    one, two = Hint("a", producer(1), TODAY + 12), Hint("b", producer(2), TODAY + 22)
+    stamps = [Stamp(producer(1), TODAY + 12, Flag.ACK), Stamp(producer(2), TODAY + 22, Flag.ACK)]
+    desk.write("a", line(1, 11, Flag.CONTINUE), encode_ack(stamps[0], [two]))
+    desk.write("b", line(2, 21, Flag.CONTINUE, who=2), encode_ack(stamps[1], [one]), line(3, 30, who=3))
+    desk.write("c", line(4, 31, Flag.CONTINUE, who=4), ack(32, who=4, hints={"d": 33}))
+    slice_, _ = desk.slice()
+    acks = [("items/a", producer(1), TODAY + 12), ("items/b", producer(2), TODAY + 22)]
+    assert slice_.progress.joint == (tuple((*each, each[-1]) for each in acks),)

@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.errors import BadInput
-from penstock.journals.uuids import Stamp, decode, encode
-from penstock.shuffle.stamps import Stamps
+from penstock.journals.format.uuids import Stamp, decode, encode
+from penstock.journals.shuffle.sequencing.stamps import Stamps
 
 MULTICAST = 1 << 40
 GOOD = st.builds(

@@ -10,19 +10,20 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from penstock.journals import Journals, listing
-from penstock.shuffle import slices
-from penstock.shuffle.positions import Position
-from penstock.shuffle.readers import Readers
-from penstock.shuffle.runs import RunWriter
-from penstock.shuffle.slices import Slice, SliceLimits
+from penstock.journals import Journals
+from penstock.journals.reader import listing
+from penstock.journals.shuffle.queues.run_files import RunWriter
+from penstock.journals.shuffle.slices import slices
+from penstock.journals.shuffle.slices.positions import JournalPosition
+from penstock.journals.shuffle.slices.readers import Readers
+from penstock.journals.shuffle.slices.slices import Slice, SliceLimits
 from penstock.sources import JournalSource
-from penstock.sources.parts import PartName
+from penstock.sources.base import PartName
 from penstock.storage import Storage, filesystem_of
-from penstock.tables import Table
+from penstock.types.tables import Table
 from servers.seaweed import Seaweed
+from tests.journals.shuffle.desk import Items
 from tests.journals.support import lines, put
-from tests.shuffle.desk import Items
 
 
 class Numbers(Table):
@@ -126,8 +127,8 @@ def test_a_listing_that_takes_long_leaves_time_to_read(
     for name in names:
         bucket.put(name, 0, DATA[:HALF])
     source = JournalSource(bucket.url, Numbers, prefix="many/")
-    reads = {PartName("s", name): Position(HALF) for name in names[:7]} | {
-        PartName("s", names[7]): Position()
+    reads = {PartName("s", name): JournalPosition(HALF) for name in names[:7]} | {
+        PartName("s", names[7]): JournalPosition()
     }
     objects, passed = listing.objects, 0.0
 

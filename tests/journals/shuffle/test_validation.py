@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from penstock.errors import DefinitionError, MissingPackage
-from penstock.shuffle.validation import validator
+from penstock.journals.shuffle.sequencing.validation import validator
 
 SCHEMA = {
     "type": "object",

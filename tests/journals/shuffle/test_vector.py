@@ -11,9 +11,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.journals.uuids import Flag
-from penstock.shuffle.sequencing import BadSequence, Outcome, PartialCommit, Sequence, step
-from penstock.shuffle.vector import DROPPED, OPEN, SETTLED, Decision, Documents, Replay, decide, replayed
+from penstock.journals.format.uuids import Flag
+from penstock.journals.shuffle.sequencing.sequencing import (
+    BadSequence,
+    DocumentOutcome,
+    PartialCommit,
+    Sequence,
+    step,
+)
+from penstock.journals.shuffle.sequencing.vector import (
+    DROPPED,
+    OPEN,
+    SETTLED,
+    DocumentDecisions,
+    Documents,
+    Replay,
+    decide,
+    replayed,
+)
 
 Row: TypeAlias = tuple[int, int, int, int]
 """Group, flag, clock and offset."""
@@ -37,7 +52,7 @@ def one_group(*pairs: tuple[Flag, int], offset: int = 0) -> Documents:
     return documents((0, flag, clock, offset + number) for number, (flag, clock) in enumerate(pairs))
 
 
-def verdicts(decision: Decision) -> list[tuple[int, int]]:
+def verdicts(decision: DocumentDecisions) -> list[tuple[int, int]]:
     return list(zip(decision.verdict.tolist(), decision.commit.tolist(), strict=True))
 
 
@@ -54,14 +69,14 @@ class Fold:
             before = self.sequences.get(group, Sequence())
             self.sequences[group], outcome = step(before, Flag(flag), clock, offset)
             waiting = self.waiting.setdefault(group, [])
-            if outcome is Outcome.COMMITTED:
+            if outcome is DocumentOutcome.COMMITTED:
                 self.settled[offset] = clock
-            elif outcome in (Outcome.CONTINUE_BEGINS, Outcome.CONTINUE_EXTENDS):
+            elif outcome in (DocumentOutcome.CONTINUE_BEGINS, DocumentOutcome.CONTINUE_EXTENDS):
                 waiting.append(offset)
-            elif outcome is Outcome.ACK_COMMITS:
+            elif outcome is DocumentOutcome.ACK_COMMITS:
                 self.settled |= dict.fromkeys(waiting, clock)
                 waiting.clear()
-            elif outcome in (Outcome.ACK_CLEANLY_ROLLS_BACK, Outcome.ACK_DEEP_ROLLS_BACK):
+            elif outcome in (DocumentOutcome.ACK_CLEANLY_ROLLS_BACK, DocumentOutcome.ACK_DEEP_ROLLS_BACK):
                 waiting.clear()
 
     def verdict(self, offset: int) -> tuple[int, int]:

@@ -5,13 +5,13 @@ import threading
 import pytest
 
 from penstock.errors import SqlError, StoreUnavailable, UsageError
-from penstock.gateway.access import Access, Users
-from penstock.gateway.access.access import FRESH, is_loopback
-from penstock.gateway.access.throttle import FREE, LONGEST_WAIT, MOST, Throttle
-from penstock.gateway.base import User
+from penstock.server.access import Access, Users
+from penstock.server.access.access import FRESH, is_loopback
+from penstock.server.access.throttle import FREE, LONGEST_WAIT, MOST, Throttle
+from penstock.server.base import User
 from penstock.store.base import Document
 from penstock.store.memory import MemoryStore
-from tests.gateway.access.scram_client import ScramClient
+from tests.server.access.scram_client import ScramClient
 
 
 class Clock:
@@ -320,3 +320,30 @@ def test_who_is_in_stays_as_is_while_the_store_is_away(clock: Clock) -> None:
     clock.now += 60
     assert access.current(anna) == anna
     assert store.asked == 2
+
+
+def test_throttle_counts_a_site_and_keeps_no_long_names() -> None:
+    throttle = Throttle()
+    for number in range(20):
+        throttle.failed(f"2001:db8::{number:x}", "anna", 0.0)
+        throttle.failed("::ffff:10.0.0.1", "anna", 0.0)
+    assert throttle.wait("2001:db8::ffff", "anna", 0.0) > 0
+    assert throttle.wait("10.0.0.1", "anna", 0.0) > 0
+    assert throttle.wait("2001:db8:0:1::1", "anna", 0.0) == 0
+    throttle.failed("10.0.0.2", "x" * 1_000_000, 0.0)
+    assert max(len(part) for key in throttle._records for part in key) < 100
+
+
+def test_a_clock_that_ran_ahead_makes_no_token_that_lives_for_ever(users: Users) -> None:
+    now = 1_000_000.0
+    access = Access(users, wall=lambda: now)
+    users.add("anna", "x")
+    now += 365 * 86_400
+    ahead = access.issue(User("anna"), 86_400)
+    now -= 365 * 86_400
+    assert access.bearer(ahead) is None
+    day = access.issue(User("anna"), 86_400)
+    now -= 60
+    assert access.bearer(day) == User("anna")
+    now += 86_400 + 61
+    assert access.bearer(day) is None

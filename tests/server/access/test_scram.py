@@ -13,10 +13,10 @@ from cryptography.hazmat.primitives.hashes import SHA256, SHA384
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from penstock.errors import SqlError
-from penstock.gateway.access.passwords import Verifier, generate, mock, prepared
-from penstock.gateway.access.scram import PLAIN, PLUS, ScramServer, end_point
-from penstock.gateway.base import User
-from tests.gateway.access.scram_client import ScramClient
+from penstock.server.access.passwords import Verifier, generate, mock, prepared
+from penstock.server.access.scram import PLAIN, PLUS, ScramServer, end_point
+from penstock.server.base import User
+from tests.server.access.scram_client import ScramClient
 
 ANNA = User("anna")
 VERIFIER = Verifier.of("right horse", iterations=4096)

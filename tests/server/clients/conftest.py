@@ -12,8 +12,8 @@ import pytest
 
 from servers.packages import Missing, need
 from servers.seaweed import Seaweed
-from tests.gateway.clients import data
-from tests.gateway.serve import Serve
+from tests.server.clients import data
+from tests.server.serve import Serve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -8,8 +8,8 @@ import adbc_driver_flightsql.dbapi
 import adbc_driver_postgresql.dbapi
 import pytest
 
-from tests.gateway.clients.conftest import PASSWORDS, Gateway
-from tests.gateway.clients.data import KINDS, TPCH
+from tests.server.clients.conftest import PASSWORDS, Gateway
+from tests.server.clients.data import KINDS, TPCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import pytest
 
-from tests.gateway.clients.conftest import ENDLESS, Gateway
-from tests.gateway.clients.data import KINDS, SAMPLES
+from tests.server.clients.conftest import ENDLESS, Gateway
+from tests.server.clients.data import KINDS, SAMPLES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from servers.packages import Missing, need
-from tests.gateway.clients.conftest import ENDLESS, PASSWORDS, Gateway, program
+from tests.server.clients.conftest import ENDLESS, PASSWORDS, Gateway, program
 
 DRIVER = Path("/usr/share/java/postgresql.jar")
 SOURCE = Path(__file__).with_name("Jdbc.java")

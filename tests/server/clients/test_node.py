@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.clients.conftest import Gateway, program
+from tests.server.clients.conftest import Gateway, program
 
 SCRIPT = """
 const { Client, Pool } = require('pg');

@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from servers.seaweed import Seaweed
-from tests.gateway.clients import data
-from tests.gateway.clients.conftest import Gateway
-from tests.gateway.serve import wait_until
+from tests.server.clients import data
+from tests.server.clients.conftest import Gateway
+from tests.server.serve import wait_until
 
 
 @pytest.mark.parametrize("table", data.REMOTE)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.clients.conftest import Gateway, program
+from tests.server.clients.conftest import Gateway, program
 
 
 @pytest.mark.parametrize("mode", ["simple", "extended", "prepared"])

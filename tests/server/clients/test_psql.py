@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.gateway.clients.conftest import Gateway
+    from tests.server.clients.conftest import Gateway
 
 META = r"""
 \d

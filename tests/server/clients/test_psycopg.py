@@ -11,8 +11,8 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from tests.gateway.clients.conftest import ENDLESS, Gateway
-from tests.gateway.clients.data import KINDS, SAMPLES
+from tests.server.clients.conftest import ENDLESS, Gateway
+from tests.server.clients.data import KINDS, SAMPLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from tests.gateway.clients.conftest import ENDLESS, PASSWORDS, Gateway
-from tests.gateway.serve import wait_until
+from tests.server.clients.conftest import ENDLESS, PASSWORDS, Gateway
+from tests.server.serve import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ def _possible(
     gateway: Gateway, statements: Sequence[str], *, user: str = "ann", dialect: str = "auto"
 ) -> list[str]:
     """Those that were not refused, in one psql."""
-    lines = [f"SET penstock.dialect = '{dialect}';", "SET search_path = public, secret;"]
+    lines = [f"SET penstock.sql = '{dialect}';", "SET search_path = public, secret;"]
     for number, sql in enumerate(statements):
         lines += [f"{sql};", f"\\echo === {number} :ERROR"]
     done = gateway.psql("-At", user=user, script="\n".join(lines) + "\n")

@@ -8,12 +8,12 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tests.gateway.clients.data import KINDS, REMOTE, TPCH
+from tests.server.clients.data import KINDS, REMOTE, TPCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.gateway.clients.conftest import Gateway
+    from tests.server.clients.conftest import Gateway
 
 
 class Base(orm.DeclarativeBase):

@@ -15,13 +15,13 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from tests.gateway.clients.conftest import ENDLESS, PASSWORDS, Gateway
-from tests.gateway.serve import wait_until
+from tests.server.clients.conftest import ENDLESS, PASSWORDS, Gateway
+from tests.server.serve import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-RUNNING = "SELECT count(*) FROM sys.queries WHERE state = 'RUNNING' AND user = 'bob' AND sql = $1"
+RUNNING = "SELECT count(*) FROM sys.queries q WHERE state = 'RUNNING' AND q.user = 'bob' AND sql = $1"
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,9 @@ def ann(busy: Gateway) -> Iterator[psycopg.Connection[Any]]:
 
 @pytest.mark.parametrize("binary", [False, True])
 def test_simple_and_extended(ann: psycopg.Connection[Any], binary: bool) -> None:
-    sql = "SELECT user, state, rows, submitted, ended FROM sys.queries WHERE sql = %s AND state = 'RUNNING'"
+    sql = (
+        "SELECT q.user, state, rows, submitted, ended FROM sys.queries q WHERE sql = %s AND state = 'RUNNING'"
+    )
     found = ann.cursor(binary=binary).execute(sql, [ENDLESS], prepare=True).fetchall()
     assert len(found) == (os.cpu_count() or 1)
     user, state, rows, submitted, ended = found[0]
@@ -82,7 +84,7 @@ def test_cursors_and_copy(ann: psycopg.Connection[Any]) -> None:
     with (
         ann.cursor() as plain,
         plain.copy(
-            f"COPY (SELECT DISTINCT user, 1.5, sum(0::numeric) FROM sys.queries WHERE sql = '{ENDLESS}'"
+            f"COPY (SELECT DISTINCT q.user, 1.5, sum(0::numeric) FROM sys.queries q WHERE sql = '{ENDLESS}'"
             " AND state = 'RUNNING' GROUP BY 1) TO STDOUT (FORMAT csv)"
         ) as copied,
     ):
@@ -90,7 +92,7 @@ def test_cursors_and_copy(ann: psycopg.Connection[Any]) -> None:
 
 
 def test_rights_on_connections_that_are_shared(busy: Gateway, ann: psycopg.Connection[Any]) -> None:
-    sql = "SELECT DISTINCT user FROM sys.queries"
+    sql = "SELECT DISTINCT q.user FROM sys.queries q"
     with psycopg.connect(busy.url("eve"), autocommit=True) as eve:
         for _ in range(5):
             assert ("bob",) in ann.execute(sql).fetchall()

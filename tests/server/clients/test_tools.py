@@ -17,7 +17,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.gateway.clients.conftest import Gateway
+    from tests.server.clients.conftest import Gateway
 
 SCRIPT = (Path(__file__).parent / "tools.txt").read_text(encoding="utf-8")
 PARTS = {part.split(":")[0]: part.splitlines()[1:] for part in SCRIPT.split("\n# ")[1:]}

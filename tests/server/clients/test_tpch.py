@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
-from tests.gateway.clients.data import TPCH
+from tests.server.clients.data import TPCH
 
 if TYPE_CHECKING:
-    from tests.gateway.clients.conftest import Gateway
+    from tests.server.clients.conftest import Gateway
 
-QUERIES = sorted((Path(__file__).parents[2] / "dialect" / "tpch").glob("q*.sql"))
+QUERIES = sorted((Path(__file__).parents[2] / "sql" / "tpch").glob("q*.sql"))
 
 
 def _same(one: str, other: object) -> bool:

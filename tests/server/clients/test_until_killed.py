@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import psycopg
 
-from tests.gateway.clients.conftest import ENDLESS, Gateway
-from tests.gateway.serve import is_running, wait_until
+from tests.server.clients.conftest import ENDLESS, Gateway
+from tests.server.serve import is_running, wait_until
 
 
 def test_a_kill_leaves_nothing_behind_and_loses_nothing(gateway: Gateway) -> None:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 import pytest
 
-from penstock.gateway.engine.engine import SparkEngine
-from tests.gateway.engine.standins import FileTables, FixedShadow
+from penstock.server.engine.engine import SparkEngine
+from tests.server.engine.standins import FileTables, FixedShadow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.gateway.shadow import Shadow
-    from penstock.gateway.tables import Tables
+    from penstock.server.relations import Tables
+    from penstock.server.shadow import Shadow
 
 PEOPLE = pa.table(
     {

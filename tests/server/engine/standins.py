@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.errors import SqlError
-from penstock.gateway import types as pg
-from penstock.gateway.base import Client, Column, Execution, Relay, TableInfo, User
-from penstock.gateway.engine.connection import SparkConnection
-from penstock.gateway.engine.engine import SparkEngine
-from penstock.gateway.settings import Settings
+from penstock.server.base import Client, Execution, Relay, TableInfo, User
+from penstock.server.engine.connection import SparkConnection
+from penstock.server.engine.engine import SparkEngine
+from penstock.server.session_settings import Settings
+from penstock.types import postgres as pg
+from penstock.types.postgres import Column
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import SqlError
-from penstock.gateway.engine.admission import Admission
+from penstock.server.engine.running.admission import Admission
 
 
 def test_queries_run_while_there_are_places_and_wait_afterwards() -> None:
@@ -51,6 +51,15 @@ def test_one_that_gives_up_waiting_frees_no_place_but_leaves_the_queue() -> None
     assert admission.leave("a") == ["c"]
     assert admission.leave("c") == []
     assert (admission.running, admission.waiting) == (0, 0)
+
+
+def test_who_waits_for_a_place_and_who_has_one() -> None:
+    admission = Admission(running=2, queued=5)
+    admission.enter("ann", "a")
+    admission.enter("bob", "b")
+    assert admission.waiting_of_others("ann") == 0
+    admission.enter("bob", "c")
+    assert (admission.waiting_of_others("ann"), admission.waiting_of_others("bob")) == (1, 0)
 
 
 def test_one_user_leaves_places_for_others() -> None:

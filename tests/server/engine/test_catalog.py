@@ -7,10 +7,10 @@ import json
 import pytest
 
 from penstock.errors import SqlError
-from penstock.gateway import types as pg
-from penstock.gateway.base import State, User
-from penstock.gateway.engine.engine import SparkEngine
-from tests.gateway.engine.standins import ADMIN, ANN, FileTables, FixedShadow, connected, rows
+from penstock.server.base import QueryState, User
+from penstock.server.engine.engine import SparkEngine
+from penstock.types import postgres as pg
+from tests.server.engine.standins import ADMIN, ANN, FileTables, FixedShadow, connected, rows
 
 
 def test_explain_shows_sparks_plan_line_by_line(engine: SparkEngine) -> None:
@@ -69,7 +69,7 @@ def test_create_and_drop_reach_the_catalog_and_then_the_shadow(
     assert [(command.name, columns) for command, columns in tables.changes] == [(("adults",), ("id",))]
     assert list(execution.notices) == ["done"]
     assert len(shadow.synced) == before + 1
-    assert engine.queries(ANN)[0].state is State.FINISHED
+    assert engine.queries(ANN)[0].state is QueryState.FINISHED
     rows(client, "DROP VIEW adults")
     rows(client, "CREATE SCHEMA other")
     assert len(tables.changes) == 3
@@ -103,5 +103,5 @@ def test_those_who_may_only_read_change_nothing(engine: SparkEngine, tables: Fil
     with pytest.raises(SqlError) as caught:
         rows(client, "CREATE VIEW v AS SELECT id FROM people")
     assert caught.value.sqlstate == "42501"
-    assert engine.queries(User("eve"))[0].state is State.FAILED
+    assert engine.queries(User("eve"))[0].state is QueryState.FAILED
     assert tables.changes == []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import SqlError, StorageFull
-from penstock.gateway.engine.faults import too_large, translated
+from penstock.server.engine.faults import too_large, translated
 
 
 class Said(Exception):

@@ -9,10 +9,11 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import SqlError
-from penstock.gateway import types as pg
-from penstock.gateway.base import Column, Relay, State, User
-from penstock.gateway.engine.engine import SparkEngine
-from tests.gateway.engine.standins import (
+from penstock.server.base import QueryState, Relay, User
+from penstock.server.engine.engine import SparkEngine
+from penstock.types import postgres as pg
+from penstock.types.postgres import Column
+from tests.server.engine.standins import (
     ANN,
     Description,
     FileTables,
@@ -26,8 +27,8 @@ from tests.gateway.engine.standins import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.gateway.shadow import Shadow
-    from penstock.gateway.tables import Tables
+    from penstock.server.relations import Tables
+    from penstock.server.shadow import Shadow
 
 
 def test_constants_and_catalog_queries_are_the_shadows(engine: SparkEngine, shadow: FixedShadow) -> None:
@@ -216,11 +217,11 @@ def test_what_the_shadow_answers_is_found_by_its_id_over_http(
     execution = client.execute(client.prepare("SELECT 1"))
     assert isinstance(execution, Relay)
     (info,) = (info for info in engine.queries(ANN) if info.id == execution.id)
-    assert info.state is State.QUEUED
+    assert info.state is QueryState.QUEUED
     assert sum(batch.num_rows for batch in execution.batches()) == 1
     (info,) = (info for info in engine.queries(ANN) if info.id == execution.id)
-    assert (info.state, info.rows, info.sql) == (State.FINISHED, 1, "SELECT 1")
+    assert (info.state, info.rows, info.sql) == (QueryState.FINISHED, 1, "SELECT 1")
     execution.close()
     dropped = client.execute(client.prepare("SELECT 1"))
     assert engine.cancel(dropped.id, ANN)
-    assert engine.queries(ANN)[0].state is State.CANCELED
+    assert engine.queries(ANN)[0].state is QueryState.CANCELED

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from penstock.errors import SqlError
-from penstock.gateway.base import Client, State, User
-from penstock.gateway.engine.registry import Registry, made_at, new_id
+from penstock.server.base import Client, QueryState, User
+from penstock.server.engine.registry import Registry, made_at, new_id
 
 ANN, BOB, ADMIN = User("ann"), User("bob"), User("root", admin=True)
 
@@ -14,15 +14,15 @@ ANN, BOB, ADMIN = User("ann"), User("bob"), User("root", admin=True)
 def test_a_query_goes_through_its_states_and_a_final_one_stays() -> None:
     registry = Registry()
     query = registry.open(Client(ANN, "http"), "SELECT 1", lambda: None)
-    assert query.info.state is State.QUEUED and query.info.started is None
-    query.move(State.PLANNING)
-    query.move(State.RUNNING)
+    assert query.info.state is QueryState.QUEUED and query.info.started is None
+    query.move(QueryState.PLANNING)
+    query.move(QueryState.RUNNING)
     query.sent(3, 30)
     query.sent(2, 20)
-    query.move(State.FAILED, SqlError("too bad", sqlstate="22012"))
-    query.move(State.FINISHED)
+    query.move(QueryState.FAILED, SqlError("too bad", sqlstate="22012"))
+    query.move(QueryState.FINISHED)
     info = query.info
-    assert (info.state, info.error, info.sqlstate) == (State.FAILED, "too bad", "22012")
+    assert (info.state, info.error, info.sqlstate) == (QueryState.FAILED, "too bad", "22012")
     assert (info.rows, info.bytes) == (5, 50)
     assert info.started is not None and info.ended is not None
 
@@ -31,7 +31,7 @@ def test_users_see_their_own_and_admins_all_newest_first() -> None:
     registry = Registry()
     first = registry.open(Client(ANN, "http"), "one", lambda: None)
     registry.open(Client(BOB, "http"), "two", lambda: None)
-    first.move(State.FINISHED)
+    first.move(QueryState.FINISHED)
     assert [info.sql for info in registry.infos(ANN)] == ["one"]
     assert [info.sql for info in registry.infos(ADMIN)] == ["two", "one"]
 
@@ -39,7 +39,7 @@ def test_users_see_their_own_and_admins_all_newest_first() -> None:
 def test_only_the_last_that_ended_are_kept() -> None:
     registry = Registry(kept=2)
     for n in range(4):
-        registry.open(Client(ANN, "http"), str(n), lambda: None).move(State.FINISHED)
+        registry.open(Client(ANN, "http"), str(n), lambda: None).move(QueryState.FINISHED)
     assert [info.sql for info in registry.infos(ANN)] == ["3", "2"]
 
 
@@ -51,7 +51,7 @@ def test_one_cancels_ones_own_and_an_admin_any() -> None:
     assert registry.cancel(query.id, ANN)
     assert registry.cancel(query.id, ADMIN)
     assert stopped == ["x", "x"]
-    query.move(State.CANCELED)
+    query.move(QueryState.CANCELED)
     assert not registry.cancel(query.id, ANN)
     assert not registry.cancel("unknown", ADMIN)
 

@@ -16,15 +16,15 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import SqlError
-from penstock.gateway.base import Execution, State, User
-from penstock.gateway.engine import running
-from penstock.gateway.engine.engine import SparkEngine
-from tests.gateway.engine.standins import ADMIN, ANN, FileRelation, FileTables, connected, pulled, rows
+from penstock.server.base import Execution, QueryState, User
+from penstock.server.engine import faults
+from penstock.server.engine.engine import SparkEngine
+from tests.server.engine.standins import ADMIN, ANN, FileRelation, FileTables, connected, pulled, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.gateway.tables import Tables
+    from penstock.server.relations import Tables
 
 SLOW = "SELECT count(*) AS n FROM people a, people b, endless c WHERE a.id + b.id + c.id < 0"
 
@@ -73,11 +73,11 @@ def idle(engine: SparkEngine, spark: SparkSession) -> None:
 
 def begun(engine: SparkEngine, spark: SparkSession, execution: Execution) -> None:
     """Wait until its job runs on Spark."""
-    until(lambda: state(engine, execution) is State.RUNNING)
+    until(lambda: state(engine, execution) is QueryState.RUNNING)
     until(lambda: bool(spark.sparkContext.statusTracker().getActiveJobsIds()))
 
 
-def state(engine: SparkEngine, execution: Execution) -> State:
+def state(engine: SparkEngine, execution: Execution) -> QueryState:
     return next(info.state for info in engine.queries(ADMIN) if info.id == execution.id)
 
 
@@ -91,7 +91,7 @@ def test_rows_come_in_order_from_both_paths(engine: SparkEngine, tmp_path: Path)
     assert rows(client, f"{sql} -- again") == expected
     assert list((tmp_path / "spool").iterdir()) == []
     infos = engine.queries(ANN)
-    assert [(info.state, info.rows) for info in infos] == [(State.FINISHED, 4)] * 2
+    assert [(info.state, info.rows) for info in infos] == [(QueryState.FINISHED, 4)] * 2
 
 
 def test_a_large_result_is_spooled_in_order_with_bounded_memory(
@@ -179,7 +179,7 @@ def test_cancel_ends_the_query_and_its_jobs(engine: SparkEngine, spark: SparkSes
     with pytest.raises(SqlError, match="user request") as caught:
         list(execution.batches())
     assert caught.value.sqlstate == "57014"
-    assert state(engine, execution) is State.CANCELED
+    assert state(engine, execution) is QueryState.CANCELED
     idle(engine, spark)
     assert not engine.cancel(execution.id, ANN)
 
@@ -191,7 +191,7 @@ def test_a_client_that_goes_away_stops_its_job(spooling: SparkEngine, spark: Spa
     begun(spooling, spark, execution)
     client.close()
     idle(spooling, spark)
-    assert state(spooling, execution) is State.CANCELED
+    assert state(spooling, execution) is QueryState.CANCELED
 
 
 def test_rows_that_nobody_pulls_any_more_stop_the_query(
@@ -203,7 +203,7 @@ def test_rows_that_nobody_pulls_any_more_stop_the_query(
     assert next(batches).num_rows > 0
     batches.close()  # type: ignore[attr-defined]
     idle(spooling, spark)
-    assert state(spooling, execution) is State.CANCELED
+    assert state(spooling, execution) is QueryState.CANCELED
     until(lambda: list((tmp_path / "spool").iterdir()) == [])
 
 
@@ -211,7 +211,7 @@ def test_rows_that_nobody_pulls_any_more_stop_the_query(
 def test_statement_timeout(engine: SparkEngine, spark: SparkSession) -> None:
     client = connected(engine, settings={"statement_timeout": "300ms"})
     execution = client.execute(client.prepare(SLOW))
-    with pytest.raises(SqlError, match=running.TIMEOUT) as caught:
+    with pytest.raises(SqlError, match=faults.TIMEOUT) as caught:
         list(execution.batches())
     assert caught.value.sqlstate == "57014"
     idle(engine, spark)
@@ -223,7 +223,7 @@ def test_the_longest_time_that_the_server_allows(
 ) -> None:
     engine = SparkEngine(spark, cast("Tables", tables), spool=str(tmp_path / "s"), timeout=0.3)
     client = connected(engine, settings={"statement_timeout": "1h"})
-    with pytest.raises(SqlError, match=running.TIMEOUT):
+    with pytest.raises(SqlError, match=faults.TIMEOUT):
         list(client.execute(client.prepare(SLOW)).batches())
     idle(engine, spark)
     engine.stop()
@@ -237,7 +237,7 @@ def test_more_queries_than_places_wait_and_more_than_that_are_refused(
     ann, bob = connected(engine), connected(engine, User("bob"))
     slow = ann.execute(ann.prepare(SLOW))
     waits = bob.execute(bob.prepare("SELECT id FROM people WHERE id = 1"))
-    assert state(engine, waits) is State.QUEUED
+    assert state(engine, waits) is QueryState.QUEUED
     assert engine.load() == (1, 1)
     with pytest.raises(SqlError) as caught:
         bob.execute(bob.prepare("SELECT 1 AS a FROM people"))
@@ -277,7 +277,7 @@ def test_cancelling_does_not_wait_for_planning(
     prepared = client.prepare("SELECT id FROM people")
     gate.clear()
     execution = client.execute(prepared)
-    until(lambda: state(engine, execution) is State.PLANNING)
+    until(lambda: state(engine, execution) is QueryState.PLANNING)
     execution.cancel()
     with pytest.raises(SqlError):
         list(execution.batches())
@@ -293,5 +293,21 @@ def test_errors_of_a_running_query_have_postgress_codes(spooling: SparkEngine) -
         list(client.execute(prepared).batches())
     assert caught.value.sqlstate == "22012"
     info = spooling.queries(ANN)[0]
-    assert (info.state, info.sqlstate) == (State.FAILED, "22012")
+    assert (info.state, info.sqlstate) == (QueryState.FAILED, "22012")
     assert spooling.load() == (0, 0)
+
+
+@pytest.mark.usefixtures("endless")
+def test_who_waits_for_cores_is_known(engine: SparkEngine, spark: SparkSession) -> None:
+    first = connected(engine, ANN).execute(connected(engine, ANN).prepare(SLOW))
+    begun(engine, spark, first)
+    # What ann holds, and waits for, is wanted by nobody else.
+    assert not engine._wanted_by_others(ANN.name)
+    second = connected(engine, ADMIN).execute(connected(engine, ADMIN).prepare(SLOW.replace("0", "1")))
+    until(lambda: engine._wanted_by_others(ANN.name))
+    first.close()
+    # Now it has the cores.
+    until(lambda: len(spark.sparkContext.statusTracker().getActiveJobsIds()) == 1)
+    second.close()
+    idle(engine, spark)
+    assert not engine._wanted_by_others(ANN.name)

@@ -14,16 +14,16 @@ import pytest
 
 from penstock.config import TableConfig
 from penstock.errors import SqlError
-from penstock.gateway import types as pg
-from penstock.gateway.base import Relay, User
-from penstock.gateway.engine import SparkEngine
-from penstock.gateway.shadow import Shadow
-from penstock.gateway.tables import Tables
-from penstock.gateway.tables.summary import UNKNOWN
+from penstock.server.base import Relay, User
+from penstock.server.engine import SparkEngine
+from penstock.server.relations import Tables
+from penstock.server.relations.files.summary import UNKNOWN
+from penstock.server.shadow import Shadow
 from penstock.storage import Storage
 from penstock.store import open_store
-from tests.gateway.engine.conftest import PEOPLE
-from tests.gateway.engine.standins import ANN, connected, rows
+from penstock.types import postgres as pg
+from tests.server.engine.conftest import PEOPLE
+from tests.server.engine.standins import ANN, connected, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -121,7 +121,7 @@ def test_a_table_gets_the_columns_that_its_files_have(together: SparkEngine, fol
 def test_a_read_that_fails_is_a_reason_to_look_at_the_files(
     together: SparkEngine, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.gateway.tables.shelf.summary", lambda _: UNKNOWN)
+    monkeypatch.setattr("penstock.server.relations.spark_tables.summary", lambda _: UNKNOWN)
     client, sql = connected(together), "SELECT count(a) FROM doubtful"
     pq.write_table(pa.table({"a": [1]}), folder / "doubtful.parquet")
     rows(client, "CREATE TABLE doubtful USING parquet LOCATION 'doubtful.parquet'")

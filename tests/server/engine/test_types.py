@@ -13,16 +13,16 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import SqlError
-from penstock.gateway import types as pg
-from penstock.gateway.engine import shaping
-from penstock.gateway.engine.engine import SparkEngine
-from penstock.gateway.engine.sessions import Sessions
-from tests.gateway.engine.standins import connected, pulled, rows
+from penstock.server.engine.engine import SparkEngine
+from penstock.server.engine.results import shaping
+from penstock.server.engine.running.sessions import SparkSessions
+from penstock.types import postgres as pg
+from tests.server.engine.standins import connected, pulled, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SPARK = {"penstock.dialect": "spark"}
+SPARK = {"penstock.sql": "spark"}
 MONTHS = pa.MonthDayNano([14, 0, 0])
 MIXED = pa.MonthDayNano([14, 25, 14_706_007_500_000])
 CASES: list[tuple[str, int, Any]] = [
@@ -76,10 +76,19 @@ def test_types_of_spark(engine: SparkEngine, spooled: bool) -> None:
 
 
 def test_times_of_day(engine: SparkEngine, spark: SparkSession) -> None:
-    shape = shaping.shaped(Sessions(spark).of("UTC").sql("SELECT TIME'10:11:12.5' AS t"), None)
+    shape = shaping.shaped(SparkSessions(spark).of("UTC").sql("SELECT TIME'10:11:12.5' AS t"), None)
     [batch] = shape.frame.toArrow().to_batches()
     assert shape.fit(batch).to_pylist() == [{"t": dt.time(10, 11, 12, 500_000)}]
     assert shape.columns[0].oid == pg.TIME
+
+
+def test_hours_beyond_those_that_arrow_can_count(engine: SparkEngine) -> None:
+    client = connected(engine)
+    sql = "SELECT interval '1 hour' * f FROM (SELECT {} * id AS f FROM people WHERE id = 1) x"
+    assert rows(client, sql.format("1e6")) == [(pa.MonthDayNano([0, 0, 3_600_000_000_000_000_000]),)]
+    with pytest.raises(SqlError, match="292 years") as caught:
+        rows(client, sql.format("1e7"))
+    assert caught.value.sqlstate == "22008"
 
 
 def test_the_time_zone_of_the_session_counts(engine: SparkEngine) -> None:

@@ -14,15 +14,15 @@ import pytest
 from adbc_driver_flightsql import DatabaseOptions
 from pyarrow import flight
 
-from penstock.gateway import types
-from penstock.gateway.access import Access, Users
-from penstock.gateway.base import TableInfo
-from penstock.gateway.flight import FlightSqlServer
-from penstock.gateway.flight import flightsql_pb2 as sql
-from penstock.gateway.flight.messages import sealed
-from penstock.gateway.flight.parameters import numbered
+from penstock.server.access import Access, Users
+from penstock.server.base import TableInfo
+from penstock.server.flight import FlightSqlServer
+from penstock.server.flight import flightsql_pb2 as sql
+from penstock.server.flight.messages import sealed
+from penstock.server.flight.parameters import numbered
 from penstock.store.sqlite import SqliteStore
-from tests.gateway.stand_in import PEOPLE, StandIn
+from penstock.types import postgres
+from tests.server.stand_in import PEOPLE, StandIn
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def engine() -> StandIn:
 
 @pytest.fixture
 def server(engine: StandIn, users: Users) -> Iterator[FlightSqlServer]:
-    server = FlightSqlServer(engine, Access(users), host="127.0.0.1", port=0, reception=echo)
+    server = FlightSqlServer(engine, Access(users), host="127.0.0.1", port=0, worker_actions=echo)
     yield server
     server.stop()
 
@@ -89,7 +89,7 @@ def test_a_prepared_statement_takes_parameters(connection: Any, engine: StandIn)
     def rows(values: Sequence[object]) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({"twice": pa.array([2 * int(str(values[0]))], pa.int64())})
 
-    engine.answers["SELECT 2 * $1"] = ((types.INT8,), pa.schema([("twice", pa.int64())]), rows)
+    engine.answers["SELECT 2 * $1"] = ((postgres.INT8,), pa.schema([("twice", pa.int64())]), rows)
     with connection.cursor() as cursor:
         cursor.execute("SELECT 2 * $1", (21,))
         assert cursor.fetchall() == [(42,)]
@@ -244,8 +244,8 @@ def test_another_users_statement_does_not_exist(server: FlightSqlServer, users: 
         flight.FlightCallOptions(headers=[client.authenticate_basic_token(name, "secret")])
         for name in ("ann", "bob")
     )
-    from penstock.gateway.flight import flightsql_pb2 as sql
-    from penstock.gateway.flight.messages import sealed
+    from penstock.server.flight import flightsql_pb2 as sql
+    from penstock.server.flight.messages import sealed
 
     command = sealed(sql.CommandStatementQuery(query="SELECT * FROM people"))
     info = client.get_flight_info(flight.FlightDescriptor.for_command(command), ann)

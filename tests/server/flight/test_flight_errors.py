@@ -12,13 +12,14 @@ import pytest
 from pyarrow import flight
 
 from penstock.errors import PeerUnreachable, SqlError
-from penstock.gateway import types
-from penstock.gateway.access import Access, Users
-from penstock.gateway.flight import FlightSqlServer
-from penstock.gateway.flight import flightsql_pb2 as sql
-from penstock.gateway.flight.messages import sealed
+from penstock.server.access import Access, Users
+from penstock.server.flight import FlightSqlServer
+from penstock.server.flight import flightsql_pb2 as sql
+from penstock.server.flight.identity import address_of
+from penstock.server.flight.messages import sealed
 from penstock.store.memory import MemoryStore
-from tests.gateway.stand_in import StandIn
+from penstock.types import postgres
+from tests.server.stand_in import StandIn
 
 NUMBER = pa.schema([("n", pa.int64())])
 GARBAGE = [b"", b"\xff\xff\xff", b"\x0a\x05ab", sealed(sql.CommandGetTables())[:-1] + b"\xff"]
@@ -60,9 +61,9 @@ def server(users: Users) -> Iterator[FlightSqlServer]:
         "refused": ((), NUMBER, refused_in_the_middle),
         "of another kind": ((), NUMBER, of_another_kind),
         "no rows": ((), None, broken_at_once),
-        "with one": ((types.INT8,), NUMBER, broken_in_the_middle),
+        "with one": ((postgres.INT8,), NUMBER, broken_in_the_middle),
     }
-    server = FlightSqlServer(engine, Access(users), host="127.0.0.1", port=0, reception=broken_reception)
+    server = FlightSqlServer(engine, Access(users), host="127.0.0.1", port=0, worker_actions=broken_reception)
     yield server
     server.stop()
 
@@ -215,3 +216,41 @@ def test_adbc_tells_the_same(server: FlightSqlServer) -> None:
             run(text, values)
         told_ = str(caught.value)
         assert said in told_ and "Traceback" not in told_ and ".py" not in told_ and "secret" not in told_
+
+
+def test_guessing_a_password_keeps_its_owner_out_at_the_guessers_address_alone(
+    server: FlightSqlServer, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users.add("ann", "right")
+    where = f"grpc://127.0.0.1:{server.port}"
+
+    def login(password: str) -> Any:
+        client = flight.connect(where)
+        header = client.authenticate_basic_token("ann", password)
+        options = flight.FlightCallOptions(headers=[header])
+        info = flight.FlightDescriptor.for_command(sealed(sql.CommandGetCatalogs()))
+        return client.get_flight_info(info, options)
+
+    addresses = iter(["10.0.0.1"] * 20 + ["10.0.0.2"] * 2)
+    monkeypatch.setattr("penstock.server.flight.identity.address_of", lambda peer: next(addresses))
+    said = []
+    for _ in range(25):
+        with pytest.raises(flight.FlightError) as caught:
+            login("wrong")
+        said.append(str(caught.value))
+    assert "password authentication failed" in said[0]
+    assert "too many failed logins" in said[-1]
+    assert login("right").schema.names == ["catalog_name"]
+
+
+@pytest.mark.parametrize(
+    ("peer", "address"),
+    [
+        ("ipv4:127.0.0.1:5000", "127.0.0.1"),
+        ("ipv6:[::1]:5000", "::1"),
+        ("ipv6:%5B::1%5D:5000", "::1"),
+        ("unix:", ""),
+    ],
+)
+def test_the_address_of_a_caller(peer: str, address: str) -> None:
+    assert address_of(peer) == address

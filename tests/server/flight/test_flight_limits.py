@@ -11,15 +11,15 @@ import pytest
 from pyarrow import flight
 
 from penstock.errors import SqlError
-from penstock.gateway import types
-from penstock.gateway.access import Access, Users
-from penstock.gateway.base import Prepared, User
-from penstock.gateway.flight import FlightSqlServer, desk, parameters
-from penstock.gateway.flight.desk import Desk
-from penstock.gateway.flight.parameters import received, rows_of
-from penstock.gateway.flight.server import _first_field
+from penstock.server.access import Access, Users
+from penstock.server.base import Prepared, User
+from penstock.server.flight import FlightSqlServer, open_statements, parameters
+from penstock.server.flight.open_statements import OpenStatements
+from penstock.server.flight.parameters import received, rows_of
+from penstock.server.flight.server import _first_field
 from penstock.store.memory import MemoryStore
-from tests.gateway.stand_in import StandIn
+from penstock.types import postgres
+from tests.server.stand_in import StandIn
 
 
 @dataclass
@@ -49,8 +49,8 @@ def test_parameters_without_end_are_refused(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_one_user_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk, "_MOST", 6)
-    orders, ann, bob = Desk(StandIn()), User("ann"), User("bob")
+    monkeypatch.setattr(open_statements, "_MOST", 6)
+    orders, ann, bob = OpenStatements(StandIn()), User("ann"), User("bob")
     handles = [orders.prepare("SELECT * FROM people", ann, "", kept=True)[0] for _ in range(3)]
     with pytest.raises(SqlError, match="3 statements of yours") as caught:
         orders.prepare("SELECT * FROM people", ann, "", kept=True)
@@ -84,7 +84,7 @@ def exchanged(client: flight.FlightClient) -> None:
 
 
 def test_a_decimal_keeps_the_digits_that_it_came_with() -> None:
-    prepared = Prepared("", "SELECT", (types.NUMERIC, types.NUMERIC))
+    prepared = Prepared("", "SELECT", (postgres.NUMERIC, postgres.NUMERIC))
     bound = pa.table({"a": pa.array([Decimal("1.50")]), "b": pa.array([2], pa.int32())})
     [(first, second)] = rows_of(bound, prepared)
     assert str(first) == "1.50" and second == 2

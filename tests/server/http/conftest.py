@@ -6,12 +6,12 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import UsageError
-from penstock.gateway.access import Access, Users
-from penstock.gateway.web import Sources, WebServer
-from penstock.gateway.web.metrics import Metric, labelled
-from penstock.gateway.web.results import Limits
+from penstock.server.access import Access, Users
+from penstock.server.http import Sources, WebServer
+from penstock.server.http.metrics import Metric, labelled
+from penstock.server.http.results import ResultLimits
 from penstock.store.memory import MemoryStore
-from tests.gateway.web.standin import NUMBERS, Browser, StandIn
+from tests.server.http.standin import NUMBERS, Browser, StandIn
 
 
 class Shown(Sources):
@@ -50,7 +50,7 @@ def users() -> Users:
 
 @pytest.fixture
 def server(engine: StandIn, users: Users) -> Iterator[WebServer]:
-    limits = Limits(results=6, ahead=1 << 20)
+    limits = ResultLimits(results=6, ahead=1 << 20)
     server = WebServer(engine, Access(users), sources=Shown(), limits=limits)
     server.start()
     yield server

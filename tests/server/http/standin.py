@@ -15,20 +15,20 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import SqlError
-from penstock.gateway import types
-from penstock.gateway.base import (
+from penstock.server.base import (
     Client,
-    Column,
     Connection,
     Engine,
     Execution,
     Prepared,
     QueryInfo,
-    State,
+    QueryState,
     TableInfo,
     User,
 )
-from penstock.gateway.settings import Settings
+from penstock.server.session_settings import Settings
+from penstock.types import postgres
+from penstock.types.postgres import Column
 
 NUMBERS = pa.schema([pa.field("n", pa.int64(), nullable=False), pa.field("name", pa.string())])
 
@@ -54,14 +54,14 @@ class Work(Execution):
             client.address,
             client.application,
             prepared.sql,
-            State.QUEUED,
+            QueryState.QUEUED,
             time.time(),
         )
         engine.works[self.id] = self
         engine.infos[self.id] = info
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        self._move(State.RUNNING)
+        self._move(QueryState.RUNNING)
         try:
             for batch in self._engine.answer(self):
                 if self.cancelled.is_set():
@@ -72,9 +72,9 @@ class Work(Execution):
                 self._engine.infos[self.id] = grown
                 yield batch
         except SqlError as error:
-            self._move(State.CANCELED if error.sqlstate == "57014" else State.FAILED, error)
+            self._move(QueryState.CANCELED if error.sqlstate == "57014" else QueryState.FAILED, error)
             raise
-        self._move(State.FINISHED)
+        self._move(QueryState.FINISHED)
 
     def cancel(self, why: str = "") -> None:
         self.cancelled.set()
@@ -82,8 +82,10 @@ class Work(Execution):
     def close(self) -> None:
         self.closed = True
 
-    def _move(self, state: State, error: SqlError | None = None) -> None:
-        ended = time.time() if state in (State.FINISHED, State.FAILED, State.CANCELED) else None
+    def _move(self, state: QueryState, error: SqlError | None = None) -> None:
+        ended = (
+            time.time() if state in (QueryState.FINISHED, QueryState.FAILED, QueryState.CANCELED) else None
+        )
         told = (error.what, error.sqlstate) if error else (None, None)
         info = replace(self._engine.infos[self.id], state=state, ended=ended, error=told[0], sqlstate=told[1])
         self._engine.infos[self.id] = info
@@ -128,7 +130,7 @@ class StandIn(Engine):
     connections: list[StandInConnection] = field(default_factory=list)
 
     def gives(self, table: pa.Table, rows: int = 1000) -> None:
-        self.columns = tuple(types.column(f.name, f.type, f.nullable) for f in table.schema)
+        self.columns = tuple(postgres.column(f.name, f.type, f.nullable) for f in table.schema)
         self.answer = lambda work: iter(table.to_batches(rows))
 
     def connect(self, client: Client, settings: Settings) -> Connection:

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import SqlError
-from penstock.gateway import types
-from penstock.gateway.access import Access, Users
-from penstock.gateway.web import WebServer
-from penstock.gateway.web.results import Limits
-from tests.gateway.web.standin import Browser, StandIn, Work, until
+from penstock.server.access import Access, Users
+from penstock.server.http import WebServer
+from penstock.server.http.results import ResultLimits
+from penstock.types import postgres
+from tests.server.http.standin import Browser, StandIn, Work, until
 
 BATCH = pa.RecordBatch.from_pydict({"n": list(range(10_000))})
 
@@ -128,7 +128,7 @@ def test_every_type_in_json_and_csv(browser: Browser, engine: StandIn) -> None:
 
 def test_json_columns_are_json(browser: Browser, engine: StandIn) -> None:
     engine.gives(pa.table({"j": ['{"a": [1, 2]}', "broken"]}))
-    engine.columns = (engine.columns[0].__class__("j", pa.string(), types.JSON),)
+    engine.columns = (engine.columns[0].__class__("j", pa.string(), postgres.JSON),)
     result = browser.get(f"/api/v1/queries/{browser.submit()}/result").json
     assert result["rows"] == [[{"a": [1, 2]}], ["broken"]]
 
@@ -159,11 +159,19 @@ def test_a_statement_without_rows(browser: Browser, engine: StandIn) -> None:
 
 
 def test_parameters_get_the_types_that_the_statement_wants(browser: Browser, engine: StandIn) -> None:
-    engine.parameters = (types.INT4, types.NUMERIC, types.FLOAT8, types.TEXT, types.BOOL, types.JSON, 1007)
+    engine.parameters = (
+        postgres.INT4,
+        postgres.NUMERIC,
+        postgres.FLOAT8,
+        postgres.TEXT,
+        postgres.BOOL,
+        postgres.JSON,
+        1007,
+    )
     given = [1, 0.1, 2, "x", True, {"a": 1}, [1, None]]
     query = browser.submit("SELECT $1", parameters=given)
     assert engine.works[query].values == [1, Decimal("0.1"), 2.0, "x", True, '{"a": 1}', [1, None]]
-    engine.parameters = (types.INT4,)
+    engine.parameters = (postgres.INT4,)
     for value, state in (
         (2**31, "22003"),
         (1.5, "22P02"),
@@ -179,7 +187,7 @@ def test_parameters_get_the_types_that_the_statement_wants(browser: Browser, eng
 
 
 def test_texts_are_read_as_postgresql_reads_them(browser: Browser, engine: StandIn) -> None:
-    engine.parameters = (types.DATE, types.INT8)
+    engine.parameters = (postgres.DATE, postgres.INT8)
     query = browser.submit("SELECT $1", parameters=["2026-01-05", "9007199254740993"])
     assert engine.works[query].values == [date(2026, 1, 5), 9007199254740993]
 
@@ -236,7 +244,7 @@ def test_a_query_that_fails_after_its_first_row(browser: Browser, engine: StandI
         raise SqlError("a worker burnt", sqlstate="58000")
 
     engine.answer = fail
-    engine.columns = (types.column("n", pa.int64()),)
+    engine.columns = (postgres.column("n", pa.int64()),)
     result = browser.get(f"/api/v1/queries/{browser.submit()}/result")
     assert result.status == 200
     assert result.json["rows"] == [[1]]
@@ -311,7 +319,7 @@ def test_a_slow_reader_slows_the_query_and_a_lost_one_ends_it(
     browser: Browser, server: WebServer, engine: StandIn
 ) -> None:
     engine.answer = endless
-    engine.columns = (types.column("n", pa.int64()),)
+    engine.columns = (postgres.column("n", pa.int64()),)
     query = browser.submit()
     work = engine.works[query]
     # Without a reader as much is pulled as may wait, and no more.
@@ -372,7 +380,7 @@ def test_a_client_that_leaves_while_its_query_is_planned(
 
 def test_stop_cancels_what_runs(server: WebServer, browser: Browser, engine: StandIn) -> None:
     engine.answer = endless
-    engine.columns = (types.column("n", pa.int64()),)
+    engine.columns = (postgres.column("n", pa.int64()),)
     work = engine.works[browser.submit()]
     server.stop()
     until(lambda: work.closed)
@@ -392,10 +400,10 @@ def test_columns_of_one_name(browser: Browser, engine: StandIn) -> None:
 def test_a_result_that_nobody_reads_is_dropped_and_then_forgotten(
     engine: StandIn, users: Users, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.gateway.web.server._TICK", 0.02)
+    monkeypatch.setattr("penstock.server.http.server._TICK", 0.02)
     engine.answer = endless
-    engine.columns = (types.column("n", pa.int64()),)
-    server = WebServer(engine, Access(users), limits=Limits(ahead=1 << 20, kept=0.3))
+    engine.columns = (postgres.column("n", pa.int64()),)
+    server = WebServer(engine, Access(users), limits=ResultLimits(ahead=1 << 20, kept=0.3))
     server.start()
     try:
         browser = Browser(server.port)
@@ -412,7 +420,7 @@ def test_a_reader_sees_that_a_cancelled_result_is_not_whole(
     browser: Browser, engine: StandIn, kind: str
 ) -> None:
     engine.answer = endless
-    engine.columns = (types.column("n", pa.int64()),)
+    engine.columns = (postgres.column("n", pa.int64()),)
     query = browser.submit()
     connection = http.client.HTTPConnection("127.0.0.1", browser.port, timeout=20)
     connection.request("GET", f"/api/v1/queries/{query}/result?format={kind}")

@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 
 from penstock import __version__
+from penstock.batch.runs import runs
+from penstock.batch.runs.manifests import Fingerprint
+from penstock.batch.runs.runs import Run
 from penstock.config import Config
 from penstock.errors import SqlError, UsageError
-from penstock.gateway.access import Access, Users
-from penstock.gateway.base import QueryInfo, State
-from penstock.gateway.web import Sources, StoreSources, WebServer
-from penstock.gateway.web.metrics import Metric, Tally, one, render
-from penstock.gateway.web.openapi import document
-from penstock.runner import runs
-from penstock.runner.manifests import Fingerprint
-from penstock.runner.runs import Run
+from penstock.server.access import Access, Users
+from penstock.server.base import QueryInfo, QueryState
+from penstock.server.http import Sources, StoreSources, WebServer
+from penstock.server.http.metrics import Metric, Tally, one, render
+from penstock.server.http.openapi import document
 from penstock.storage import Storage
 from penstock.store.memory import MemoryStore
 from penstock.streams.registry import open_stream
-from tests.gateway.web.standin import Browser, StandIn
+from tests.server.http.standin import Browser, StandIn
 
 SAMPLE = re.compile(r'[a-zA-Z_:][a-zA-Z0-9_:]*(\{[a-z_]+="(\\.|[^"\\\n])*"\})? [0-9.e+-]+')
 
@@ -115,14 +115,16 @@ def test_metrics_escape_what_has_a_meaning() -> None:
 
 
 def test_every_query_is_counted_once() -> None:
-    def info(id: str, state: State, rows: int) -> QueryInfo:  # noqa: A002
+    def info(id: str, state: QueryState, rows: int) -> QueryInfo:  # noqa: A002
         return QueryInfo(id, "u", "http", "", "", "", state, 0.0, rows=rows, bytes=8 * rows)
 
     tally = Tally()
-    tally.look([info("a", State.RUNNING, 10)])
-    tally.look([info("a", State.FINISHED, 30), info("b", State.FAILED, 0), info("c", State.QUEUED, 0)])
-    tally.look([info("a", State.FINISHED, 30), info("c", State.QUEUED, 0)])
-    tally.look([info("c", State.CANCELED, 5)])
+    tally.look([info("a", QueryState.RUNNING, 10)])
+    tally.look(
+        [info("a", QueryState.FINISHED, 30), info("b", QueryState.FAILED, 0), info("c", QueryState.QUEUED, 0)]
+    )
+    tally.look([info("a", QueryState.FINISHED, 30), info("c", QueryState.QUEUED, 0)])
+    tally.look([info("c", QueryState.CANCELED, 5)])
     lines = render(tally.metrics()).splitlines()
     for line in (
         'penstock_queries_ended_total{state="finished"} 1',

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from servers.postgres import Postgres
-from tests.gateway.pgwire.raw import Raw
-from tests.gateway.pgwire.waiting import wait_until
+from tests.server.pgwire.raw import Raw
+from tests.server.pgwire.waiting import wait_until
 
 if TYPE_CHECKING:
     import psycopg
 
-    from tests.gateway.pgwire.standin import Serving
+    from tests.server.pgwire.standin import Serving
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Serving]:
-    from tests.gateway.pgwire.standin import serving
+    from tests.server.pgwire.standin import serving
 
     with serving() as running:
         yield running

@@ -13,10 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import SqlError
-from penstock.gateway import types
-from penstock.gateway.base import (
+from penstock.server.base import (
     Client,
-    Column,
     Connection,
     Engine,
     Execution,
@@ -26,14 +24,27 @@ from penstock.gateway.base import (
     TableInfo,
     User,
 )
-from penstock.gateway.pgwire.server import PgServer
-from penstock.gateway.settings import Settings
+from penstock.server.pgwire.server import PgServer
+from penstock.server.session_settings import Settings
+from penstock.types import postgres
+from penstock.types.postgres import Column
 
 BATCH = 10_000
 WIDE = 2_000
-_NAMES = {"int": types.INT4, "int4": types.INT4, "int8": types.INT8, "text": types.TEXT, "bytea": types.BYTEA}
-_NAMES |= {"float8": types.FLOAT8, "bool": types.BOOL, "date": types.DATE, "numeric": types.NUMERIC}
-_NAMES |= {"timestamptz": types.TIMESTAMPTZ, "uuid": types.UUID}
+_NAMES = {
+    "int": postgres.INT4,
+    "int4": postgres.INT4,
+    "int8": postgres.INT8,
+    "text": postgres.TEXT,
+    "bytea": postgres.BYTEA,
+}
+_NAMES |= {
+    "float8": postgres.FLOAT8,
+    "bool": postgres.BOOL,
+    "date": postgres.DATE,
+    "numeric": postgres.NUMERIC,
+}
+_NAMES |= {"timestamptz": postgres.TIMESTAMPTZ, "uuid": postgres.UUID}
 
 
 class StandIn(Engine):
@@ -102,7 +113,7 @@ class _Connection(Connection):
             raise RuntimeError("nobody foresaw this")
         if match := re.fullmatch(r"select \* from (\w+)\((\d*)\)(?: where i > \$1)?", folded):
             name, size = match[1], int(match[2] or 0)
-            oids = (types.INT8,) if "$1" in folded else ()
+            oids = (postgres.INT8,) if "$1" in folded else ()
             return Prepared(sql, "SELECT", oids, _columns(name), (name, size))
         if match := re.fullmatch(r"select (.*)", text, re.IGNORECASE):
             return _values(sql, match[1], parameters)
@@ -121,9 +132,9 @@ class _Connection(Connection):
 
 def _columns(name: str) -> tuple[Column, ...]:
     if name in ("numbers", "wide", "slow"):
-        return (types.column("i", pa.int64()), types.column("t", pa.string()))
+        return (postgres.column("i", pa.int64()), postgres.column("t", pa.string()))
     if name == "relay":
-        return (types.column("a", pa.int32()), types.column("b", pa.string()))
+        return (postgres.column("a", pa.int32()), postgres.column("b", pa.string()))
     raise SqlError(f'relation "{name}" does not exist', sqlstate="42P01", position=14)
 
 
@@ -137,17 +148,17 @@ def _values(sql: str, items: str, given: Sequence[int]) -> Prepared:
         if text.startswith("$"):
             number = int(text[1:])
             hint = given[number - 1] if number <= len(given) else 0
-            oids[number] = oid = hint or _NAMES.get(kind, types.TEXT)
-            columns.append(Column("?column?", types.arrow_type(oid), oid))
+            oids[number] = oid = hint or _NAMES.get(kind, postgres.TEXT)
+            columns.append(Column("?column?", postgres.arrow_type(oid), oid))
             plan.append(number)
         elif text.lstrip("-").isdigit():
-            columns.append(types.column("?column?", pa.int32()))
+            columns.append(postgres.column("?column?", pa.int32()))
             plan.append(text)
         elif text == "1/0":
-            columns.append(types.column("?column?", pa.int32()))
+            columns.append(postgres.column("?column?", pa.int32()))
             plan.append(ZeroDivisionError)
         else:
-            columns.append(types.column("?column?", pa.string()))
+            columns.append(postgres.column("?column?", pa.string()))
             plan.append(text.strip("'"))
     parameters = tuple(oids[number] for number in sorted(oids))
     return Prepared(sql, "SELECT", parameters, tuple(columns), ("values", plan))
@@ -222,7 +233,7 @@ class _Relayed(_Execution, Relay):
 
 
 def _as(column: Column, value: object) -> object:
-    if column.oid == types.INT4 and isinstance(value, str):
+    if column.oid == postgres.INT4 and isinstance(value, str):
         return int(value)
     return str(value) if pa.types.is_string(column.type) and value is not None else value
 

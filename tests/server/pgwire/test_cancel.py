@@ -10,9 +10,9 @@ import threading
 import psycopg
 import pytest
 
-from tests.gateway.pgwire.raw import SYNC, Raw, bind, error, execute, parse, query, rows
-from tests.gateway.pgwire.standin import Serving
-from tests.gateway.pgwire.waiting import wait_until
+from tests.server.pgwire.raw import SYNC, Raw, bind, error, execute, parse, query, rows
+from tests.server.pgwire.standin import Serving
+from tests.server.pgwire.waiting import wait_until
 
 
 def _idle(server: Serving, clients: int = 0) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from servers.packages import Missing, need
-from tests.gateway.pgwire.standin import Serving
+from tests.server.pgwire.standin import Serving
 
 
 def _program(name: str, package: str) -> str:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from penstock.dialect.statements import CopyOptions
-from penstock.gateway import types
-from penstock.gateway.pgwire.copying import CopyEncoder
-from penstock.gateway.settings import Settings
-from tests.gateway.pgwire.wire import messages
+from penstock.server.pgwire.session.copying import CopyEncoder
+from penstock.server.session_settings import Settings
+from penstock.sql.statements.classify import CopyOptions
+from penstock.types import postgres
+from tests.server.pgwire.wire import messages
 
 if TYPE_CHECKING:
     import psycopg
@@ -67,7 +67,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def table(real: psycopg.Connection) -> str:
-    fields = ", ".join(f'"{field.name}" {types.pg_ddl(field.type)}' for field in BATCH.schema)
+    fields = ", ".join(f'"{field.name}" {postgres.pg_ddl(field.type)}' for field in BATCH.schema)
     real.execute(f"CREATE TABLE copied ({fields})")
     with real.cursor() as cursor:
         marks = ", ".join(["%s"] * len(BATCH.schema))
@@ -83,7 +83,7 @@ def theirs(real: psycopg.Connection, sql: str) -> list[bytes]:
 
 
 def ours(batches: list[pa.RecordBatch], options: CopyOptions) -> list[bytes]:
-    columns = [types.column(field.name, field.type) for field in batches[0].schema]
+    columns = [postgres.column(field.name, field.type) for field in batches[0].schema]
     encoder = CopyEncoder(columns, options, Settings())
     buffers: list[bytes | memoryview] = [encoder.begin()]
     for batch in batches:

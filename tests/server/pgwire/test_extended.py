@@ -12,7 +12,7 @@ import asyncpg
 import psycopg
 import pytest
 
-from tests.gateway.pgwire.raw import (
+from tests.server.pgwire.raw import (
     FLUSH,
     SYNC,
     Raw,
@@ -27,7 +27,7 @@ from tests.gateway.pgwire.raw import (
     rows,
     tags,
 )
-from tests.gateway.pgwire.standin import Serving
+from tests.server.pgwire.standin import Serving
 
 
 def test_a_whole_round(raw: Raw) -> None:

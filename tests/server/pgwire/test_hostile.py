@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.gateway.pgwire.server import Limits
-from tests.gateway.pgwire.raw import (
+from penstock.server.pgwire.server import ClientLimits
+from tests.server.pgwire.raw import (
     CANCEL,
     SSL,
     SYNC,
@@ -33,8 +33,8 @@ from tests.gateway.pgwire.raw import (
     rows,
     startup,
 )
-from tests.gateway.pgwire.standin import Serving, serving
-from tests.gateway.pgwire.waiting import wait_until
+from tests.server.pgwire.standin import Serving, serving
+from tests.server.pgwire.waiting import wait_until
 
 SOMEONE = {"user": "someone", "database": "penstock"}
 LARGEST = 1024 * 1024
@@ -42,7 +42,7 @@ LARGEST = 1024 * 1024
 
 @pytest.fixture(scope="module")
 def hostile() -> Iterator[Serving]:
-    limits = Limits(connections=200, greeting=50, authentication=5.0, message=LARGEST)
+    limits = ClientLimits(connections=200, greeting=50, authentication=5.0, message=LARGEST)
     with serving(limits=limits) as running:
         yield running
         wait_until(lambda: running.server.connections == 0)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Iterator
 
 import asyncpg
 import psycopg
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding
 
-from penstock.gateway.access import Access, Users
-from penstock.gateway.access.scram import end_point
+from penstock.server.access import Access, Users
+from penstock.server.network.certificates import Certificates
+from penstock.server.pgwire.server import ALPN
 from penstock.store.memory import MemoryStore
-from penstock.tls import certificates
 from servers.pki import Authority
-from tests.gateway.pgwire.raw import Raw, error, message, startup
-from tests.gateway.pgwire.standin import Serving, serving
+from tests.server.pgwire.raw import Raw, error, message, startup
+from tests.server.pgwire.standin import Serving, serving
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +29,7 @@ def guarded(authority: Authority) -> Iterator[Serving]:
     users.add("ann", "right horse", admin=True)
     users.add("bob")
     own = authority.issue("server")
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.path)
-    context.load_cert_chain(own.cert, own.key)
-    context.verify_mode = ssl.CERT_OPTIONAL
-    with open(own.cert, "rb") as file:  # noqa: PTH123
-        shown = certificates("server", file.read(), "")[0]
-    binding = end_point(shown.public_bytes(Encoding.DER))
-    with serving(access=Access(users, tls=True), tls=context, binding=binding) as running:
+    with serving(access=Access(users, tls=True), tls=Certificates(own, ALPN)) as running:
         yield running
 
 

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import SqlError
-from penstock.gateway.base import Column
-from penstock.gateway.pgwire import messages
-from penstock.gateway.pgwire.frontend import Frontend
-from penstock.gateway.pgwire.requests import (
+from penstock.server.pgwire.protocol import messages
+from penstock.server.pgwire.protocol.frontend import Frontend
+from penstock.server.pgwire.protocol.requests import (
     Bind,
     CancelRequest,
     Close,
@@ -33,6 +32,7 @@ from penstock.gateway.pgwire.requests import (
     Sync,
     Terminate,
 )
+from penstock.types.postgres import Column
 
 
 def packet(body: bytes) -> bytes:

@@ -18,11 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import SqlError
-from penstock.gateway import types
-from penstock.gateway.base import Column
-from penstock.gateway.pgwire.rows import RowEncoder
-from penstock.gateway.settings import Settings
-from tests.gateway.pgwire.wire import agree, data_rows, encoded, postgres_says
+from penstock.server.pgwire.encode.rows import RowEncoder
+from penstock.server.session_settings import Settings
+from penstock.types import postgres
+from penstock.types.postgres import Column
+from tests.server.pgwire.wire import agree, data_rows, encoded, postgres_says
 
 if TYPE_CHECKING:
     import psycopg
@@ -208,8 +208,8 @@ def test_a_row_alone_is_as_among_others(array: pa.Array, code: int) -> None:
 )
 def test_arrays_without_an_element(real: psycopg.Connection, kind: tuple[str, pa.DataType]) -> None:
     array = pa.nulls(2, pa.list_(kind[1]))
-    described = types.column("x", array.type)
-    if types.element(described.oid) is not None:
+    described = postgres.column("x", array.type)
+    if postgres.element(described.oid) is not None:
         agree(real, pa.concat_arrays([array, pa.ListArray.from_arrays([0, 0], pa.nulls(0, kind[1]))]))
 
 
@@ -242,7 +242,7 @@ def test_floats_follow_extra_float_digits(real: psycopg.Connection, digits: int)
     array = pa.array([*FLOATS, None])
     exact = encoded(array, 0)
     real.execute(f"SET extra_float_digits TO {digits}")
-    shown = postgres_says(real, exact, types.FLOAT8, 0)
+    shown = postgres_says(real, exact, postgres.FLOAT8, 0)
     real.execute("RESET extra_float_digits")
     assert encoded(array, 0, Settings({"extra_float_digits": str(digits)})) == shown
 
@@ -251,22 +251,22 @@ def test_bytes_can_be_escaped(real: psycopg.Connection) -> None:
     array = pa.array([bytes(range(256)), b"", None, b"plain"])
     hexadecimal = encoded(array, 0)
     real.execute("SET bytea_output TO escape")
-    shown = postgres_says(real, hexadecimal, types.BYTEA, 0)
+    shown = postgres_says(real, hexadecimal, postgres.BYTEA, 0)
     real.execute("RESET bytea_output")
     assert encoded(array, 0, Settings({"bytea_output": "escape"})) == shown
 
 
-@pytest.mark.parametrize("oid", [types.JSON, types.JSONB, types.VARCHAR, types.NAME])
+@pytest.mark.parametrize("oid", [postgres.JSON, postgres.JSONB, postgres.VARCHAR, postgres.NAME])
 def test_text_of_another_name(real: psycopg.Connection, oid: int) -> None:
     agree(real, pa.array(['{"a": 1}', None, "[]"]), oid=oid)
 
 
 def test_uuids_may_come_as_text(real: psycopg.Connection) -> None:
-    agree(real, pa.array([str(uuid.uuid4()), None, str(uuid.UUID(int=0))]), oid=types.UUID)
+    agree(real, pa.array([str(uuid.uuid4()), None, str(uuid.UUID(int=0))]), oid=postgres.UUID)
 
 
 def test_oids_may_come_as_integers(real: psycopg.Connection) -> None:
-    agree(real, pa.array([0, 2**32 - 1, None]), oid=types.OID)
+    agree(real, pa.array([0, 2**32 - 1, None]), oid=postgres.OID)
 
 
 def test_nested_values_are_json() -> None:
@@ -282,7 +282,7 @@ def test_nested_values_are_json() -> None:
 
 def test_columns_have_formats_of_their_own() -> None:
     batch = pa.record_batch({"a": [1, None], "b": ["x", "yy"], "c": [True, False], "d": [2, 3]})
-    columns = [types.column(field.name, field.type) for field in batch.schema]
+    columns = [postgres.column(field.name, field.type) for field in batch.schema]
     rows = data_rows(RowEncoder(columns, [1, 0, 0, 1], Settings()).encode(batch))
     assert rows == [
         [struct.pack(">q", 1), b"x", b"t", struct.pack(">q", 2)],
@@ -293,7 +293,7 @@ def test_columns_have_formats_of_their_own() -> None:
 def test_large_batches_come_in_buffers_of_moderate_size() -> None:
     count = 100_000
     batch = pa.record_batch({"a": np.arange(count), "t": pa.array(["x" * 100] * count)})
-    columns = [types.column(field.name, field.type) for field in batch.schema]
+    columns = [postgres.column(field.name, field.type) for field in batch.schema]
     for code in (0, 1):
         buffers = RowEncoder(columns, [code], Settings()).encode(batch)
         assert max(map(len, buffers)) < 8 << 20
@@ -305,7 +305,7 @@ def test_large_batches_come_in_buffers_of_moderate_size() -> None:
 
 def test_no_rows_and_no_columns() -> None:
     empty = pa.record_batch({"a": pa.array([], pa.int64())})
-    assert RowEncoder([types.column("a", pa.int64())], [], Settings()).encode(empty) == []
+    assert RowEncoder([postgres.column("a", pa.int64())], [], Settings()).encode(empty) == []
     nothing = pa.RecordBatch.from_struct_array(pa.array([{}, {}], pa.struct([])))
     assert data_rows(RowEncoder([], [], Settings()).encode(nothing)) == [[], []]
 
@@ -327,7 +327,7 @@ def test_any_value_survives(numbers: list[float | None], words: list[str | None]
 def test_a_column_that_was_described_otherwise_is_cast() -> None:
     array = pa.array([1, None], pa.int16())
     batch = pa.record_batch([array], names=["x"])
-    rows = data_rows(RowEncoder([Column("x", pa.int16(), types.INT8)], [1], Settings()).encode(batch))
+    rows = data_rows(RowEncoder([Column("x", pa.int16(), postgres.INT8)], [1], Settings()).encode(batch))
     assert rows == [[struct.pack(">q", 1)], [None]]
 
 

@@ -11,11 +11,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from penstock.gateway.pgwire.server import Limits
+from penstock.server.network.certificates import Certificates
+from penstock.server.pgwire.server import ALPN, ClientLimits
 from servers.pki import Authority
-from tests.gateway.pgwire.raw import CANCEL, GSSENC, SSL, Raw, error, kinds, query, request, rows, startup
-from tests.gateway.pgwire.standin import Serving, StandIn, serving
-from tests.gateway.pgwire.waiting import wait_until
+from tests.server.pgwire.raw import CANCEL, GSSENC, SSL, Raw, error, kinds, query, request, rows, startup
+from tests.server.pgwire.standin import Serving, StandIn, serving
+from tests.server.pgwire.waiting import wait_until
 
 SOMEONE = {"user": "someone", "database": "penstock"}
 
@@ -97,7 +98,11 @@ def test_options_set_what_reset_goes_back_to(server: Serving) -> None:
 
 
 def test_too_many_clients() -> None:
-    with serving(limits=Limits(connections=2)) as server, Raw(server.port) as one, Raw(server.port) as two:
+    with (
+        serving(limits=ClientLimits(connections=2)) as server,
+        Raw(server.port) as one,
+        Raw(server.port) as two,
+    ):
         one.enter()
         two.enter()
         with pytest.raises(psycopg.OperationalError, match="too many clients"):
@@ -136,7 +141,7 @@ def test_clients_are_told_when_the_server_stops() -> None:
 
 
 def test_who_says_nothing_is_sent_away() -> None:
-    with serving(limits=Limits(authentication=0.2)) as server, Raw(server.port) as silent:
+    with serving(limits=ClientLimits(authentication=0.2)) as server, Raw(server.port) as silent:
         assert silent.is_closed()
         with Raw(server.port) as half:
             half.send(startup(SOMEONE)[:6])
@@ -167,10 +172,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 @pytest.fixture(scope="module")
 def secured(authority: Authority) -> Iterator[Serving]:
     own = authority.issue("server")
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.path)
-    context.load_cert_chain(own.cert, own.key)
-    context.verify_mode = ssl.CERT_OPTIONAL
-    with serving(tls=context) as running:
+    with serving(tls=Certificates(own, ALPN)) as running:
         yield running
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from tests.gateway.pgwire.raw import Raw, error, fields, kinds, query, rows, tags
-from tests.gateway.pgwire.standin import Serving
+from tests.server.pgwire.raw import Raw, error, fields, kinds, query, rows, tags
+from tests.server.pgwire.standin import Serving
 
 Said = list[tuple[str, bytes]]
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from psycopg.pq import ExecStatus
 
-from penstock.gateway.base import Column
-from penstock.gateway.pgwire.rows import RowEncoder
-from penstock.gateway.settings import Settings
-from penstock.gateway.types import column, type_name
+from penstock.server.pgwire.encode.rows import RowEncoder
+from penstock.server.session_settings import Settings
+from penstock.types.postgres import Column, column, type_name
 
 if TYPE_CHECKING:
     import psycopg

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.config import TableConfig
-from penstock.dialect.statements import classify
-from penstock.gateway.base import User
-from penstock.gateway.tables import Provider, Tables
+from penstock.server.base import User
+from penstock.server.relations import Provider, Tables
+from penstock.sql.statements.classify import classify
 from penstock.storage import Storage
 from penstock.store import Store, open_store
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from penstock.catalog import Catalog, Create, Kind, Statement
 from penstock.config import TableConfig
+from penstock.control.catalog import Catalog, Create, Statement, StatementKind
 from penstock.errors import SqlError
-from tests.gateway.tables.conftest import ADMIN, READER, WRITER, Place, numbers, say
+from tests.server.relations.conftest import ADMIN, READER, WRITER, Place, numbers, say
 
 Rows = Callable[..., list[tuple[Any, ...]]]
 
@@ -140,11 +140,11 @@ def test_what_others_wrote_into_the_catalog(place: Place, rows: Rows) -> None:
     place.write("t/1.parquet", numbers(2))
     catalog = Catalog(place.store)
     for name, kind, text in (
-        ("words", Kind.SOURCE, "CREATE SOURCE words"),
-        ("t", Kind.TABLE, f"CREATE TABLE t USING parquet LOCATION '{place.data}/t'"),
-        ("v", Kind.VIEW, "CREATE VIEW v AS SELECT max(id) AS m FROM t"),
-        ("odd", Kind.VIEW, "CREATE VIEW odd AS SELECT FROM WHERE"),
-        ("out", Kind.SINK, "CREATE SINK out FROM t"),
+        ("words", StatementKind.SOURCE, "CREATE SOURCE words"),
+        ("t", StatementKind.TABLE, f"CREATE TABLE t USING parquet LOCATION '{place.data}/t'"),
+        ("v", StatementKind.VIEW, "CREATE VIEW v AS SELECT max(id) AS m FROM t"),
+        ("odd", StatementKind.VIEW, "CREATE VIEW odd AS SELECT FROM WHERE"),
+        ("out", StatementKind.SINK, "CREATE SINK out FROM t"),
     ):
         needs = ("t",) if name in ("v", "out") else ()
         catalog.change(Create(Statement(name, kind, text, needs)))

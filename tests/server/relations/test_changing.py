@@ -12,10 +12,10 @@ import pytest
 
 from penstock.config import TableConfig
 from penstock.errors import SqlError
-from penstock.gateway.tables import Tables
-from penstock.gateway.tables.spec import TableSpec
-from penstock.gateway.tables.summary import UNKNOWN, summary
-from tests.gateway.tables.conftest import ADMIN, Place, say
+from penstock.server.relations import Tables
+from penstock.server.relations.files.summary import UNKNOWN, summary
+from penstock.server.relations.spec import TableSpec
+from tests.server.relations.conftest import ADMIN, Place, say
 
 Rows = Callable[..., list[tuple[Any, ...]]]
 
@@ -57,7 +57,7 @@ def test_a_query_goes_on_when_columns_are_only_added(place: Place, rows: Rows) -
 
 
 def test_nobody_has_to_ask(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.gateway.tables.tables._WATCH_EVERY", 0.1)
+    monkeypatch.setattr("penstock.server.relations.relations._WATCH_EVERY", 0.1)
     place.write("t/1.parquet", OLD)
     tables = place.tables(TableConfig("t", f"{place.data}/t"))
     tables.follow()
@@ -103,7 +103,7 @@ def test_columns_that_were_given_stay(place: Place, rows: Rows) -> None:
 def test_what_the_files_do_not_tell_is_found_when_they_cannot_be_read(
     place: Place, rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.gateway.tables.shelf.summary", lambda _: UNKNOWN)
+    monkeypatch.setattr("penstock.server.relations.spark_tables.summary", lambda _: UNKNOWN)
     place.write("t/1.parquet", OLD)
     tables = place.tables(TableConfig("t", f"{place.data}/t"))
     say(tables, "CREATE VIEW v AS SELECT count(id) AS n FROM t")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from datetime import date
 from pathlib import Path
@@ -10,25 +11,30 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable, TableFeatures, write_deltalake
 from pyarrow import fs
 
-from penstock.catalog import Catalog
+from penstock.batch import inputs
+from penstock.batch.runs import runs
+from penstock.batch.runs.manifests import SavedTable
 from penstock.config import TableConfig
-from penstock.errors import SqlError
-from penstock.gateway.base import User
-from penstock.gateway.tables import Provider, arrow_files
-from penstock.gateway.tables.checkpoint import Saved
-from penstock.ranges import Range
-from penstock.runner import runs
-from penstock.runner.manifests import SavedTable
+from penstock.control.catalog import Catalog
+from penstock.core.ranges import Range
+from penstock.errors import SqlError, StreamError
+from penstock.server.base import User
+from penstock.server.relations import Provider
+from penstock.server.relations.checkpoint import Saved
+from penstock.server.relations.files import arrow_files
+from penstock.sinks.base import Target
+from penstock.sinks.delta.reading import DeltaReading
+from penstock.sinks.delta.sink import DeltaSink
+from penstock.sinks.parquet.sink import ParquetSink
 from penstock.streams import registry
-from penstock.streams.sinks.base import Target
-from penstock.streams.sinks.parquet import ParquetSink
-from tests.gateway.tables.conftest import ADMIN, READER, Place, numbers, say
-from tests.gateway.tables.test_catalog import refused, until
-from tests.runner import trades
-from tests.runner.conftest import RUN, opened
-from tests.streams.sinks.support import Bench, Sale, number
+from tests.batch.runner import trades
+from tests.batch.runner.conftest import RUN, opened
+from tests.server.relations.conftest import ADMIN, READER, Place, numbers, say
+from tests.server.relations.test_catalog import refused, until
+from tests.sinks.support import Bench, Sale, number
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,6 +93,10 @@ def test_a_run_is_a_schema_and_its_checkpoints_can_be_looked_into(
         unsaved = SavedTable(trades.Trades.input_schema(), input="trades")
         scanned = Saved(run, "trades", ((Range(10, 20), unsaved), (Range(30, 31), unsaved)))
         assert scanned.frame(spark, running.store).count() == 11
+        inputs.register(spark, running.store, running.storage, "quotes", numbers(7), partition_rows=5)
+        whole = SavedTable(numbers(7).schema, input="quotes")
+        given = Saved(run, "quotes", ((Range(0, 10), whole), (Range(10, 20), whole), (Range(20, 25), whole)))
+        assert given.frame(spark, running.store).count() == 7
         refused("42704", lambda: tables.function("checkpoint", ["nope", "0"], ADMIN), RUN)
         refused("42704", lambda: tables.function("checkpoint", [RUN, "nope"], ADMIN), "enrich")
         refused("02000", lambda: tables.function("checkpoint", [RUN, "2"], ADMIN))
@@ -110,6 +120,50 @@ def test_a_stream_is_a_schema(place: Place, spark: SparkSession, rows: Rows) -> 
     assert rows(tables, "sales", "out") == [(1, "a", 2), (2, "b", None)]
     assert [info.name for info in tables.listed(ADMIN)] == ["out"]
     refused("42P01", lambda: tables.find(("sales", "oot"), (), ADMIN), "did you mean sales.out?")
+
+
+@pytest.mark.parametrize("partition_by", [(), ("city",)], ids=["plain", "partitioned"])
+def test_an_output_to_delta_is_a_table_like_the_others(
+    place: Place, spark: SparkSession, rows: Rows, partition_by: tuple[str, ...]
+) -> None:
+    sink = DeltaSink(str(place.data / "sales of all"), partition_by)
+    described = {"out": {"sink": sink.describe()}, "later": {"sink": {"kind": "delta", "location": "/no"}}}
+    record = registry.open_stream(place.store, "sales", {"sources": {}, "outputs": described})
+    target = Target("sales", record.id, "out", 1, Sale, "append", (), place.store, place.storage, spark)
+    tables = place.tables()
+    refused("42P01", lambda: tables.find(("sales", "out"), (), ADMIN))
+    writer = sink.open(target)
+    assert rows(tables, "sales", "out") == []
+    writer.write(Bench(target).frame([(1, "a b/c", 2)]), number(0))
+    assert rows(tables, "sales", "out") == [(1, "a b/c", 2)]
+    writer.write(Bench(target).frame([(2, "b", None)]), number(1))
+    assert rows(tables, "sales", "out") == [(1, "a b/c", 2), (2, "b", None)]
+    # A list may be as old as some times what it took to make.
+    while not (listed := tables.listed(ADMIN)):
+        time.sleep(0.1)
+    assert [(info.name, info.columns.names) for info in listed] == [("out", ["id", "city", "amount"])]
+    # Who may not read the stream reads it neither by name nor by its files.
+    refused("42501", lambda: tables.find(("sales", "out"), (), READER))
+    assert str(place.data / "sales of all") in tables.kept_from(READER)
+    # Others write to it as well, and add columns.
+    more = pa.table({"id": [3], "city": ["c"], "amount": [4], "note": ["new"]})
+    write_deltalake(place.data / "sales of all", more, mode="append", schema_mode="merge")
+    # Delta moves columns by which a table is partitioned to their end then.
+    names = tables.find(("sales", "out"), (), ADMIN).columns.names
+    found = [dict(zip(names, row, strict=True)) for row in rows(tables, "sales", "out")]
+    assert [(row["id"], row["city"], row["note"]) for row in found] == [
+        (1, "a b/c", None),
+        (2, "b", None),
+        (3, "c", "new"),
+    ]
+
+
+def test_a_delta_table_that_is_not_simply_files_is_refused(place: Place, spark: SparkSession) -> None:
+    location = str(place.data / "mapped")
+    table = DeltaTable.create(location, numbers(1).schema)
+    table.alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
+    with pytest.raises(StreamError, match="uses deletionVectors"):
+        DeltaReading(location).frame(spark)
 
 
 def test_system_tables_tell_each_user_what_is_theirs(place: Place, rows: Rows) -> None:

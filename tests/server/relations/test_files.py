@@ -13,10 +13,10 @@ import pytest
 
 from penstock.config import TableConfig
 from penstock.errors import SqlError
-from penstock.gateway.base import User
-from penstock.gateway.tables import arrow_files
-from penstock.gateway.tables.paths import Roots
-from tests.gateway.tables.conftest import ADMIN, Place, numbers, say
+from penstock.server.base import User
+from penstock.server.relations.files import arrow_files
+from penstock.server.relations.files.paths import Roots, overlap
+from tests.server.relations.conftest import ADMIN, Place, numbers, say
 
 Rows = Callable[..., list[tuple[Any, ...]]]
 THREE = [(0, "n0"), (1, "n1"), (2, "n2")]
@@ -181,6 +181,41 @@ def test_files_that_are_no_data_are_not_read(place: Place, rows: Rows) -> None:
         with pytest.raises(SqlError, match="of its own"):
             wide.checked(path)
     assert wide.checked("data/open")
+
+
+@pytest.mark.parametrize("folder", ["_hr", "hr", "_k=1", "a/_hr"])
+def test_no_spelling_of_a_path_leads_to_files_of_a_schema_that_is_closed(place: Place, folder: str) -> None:
+    place.write(f"{folder}/pay/1.parquet")
+    place.write("open/1.parquet")
+    (place.data / "way").symlink_to(place.data / folder)
+    limited = User("lim", writes=True, schemas=frozenset({"public"}))
+    names = folder.split("/")
+    marked = "/".join(["?" + each[1:] for each in names])
+    chosen = "/".join(f"[{each[0]}x]{each[1:]}" for each in names)
+    braced = "/".join("{x," + each + "}" for each in names)
+    starred = "/".join(["*"] * len(names))
+    for spec in (f"{folder}", f"{folder}/pay", f"{folder}/*/*.parquet", f"{starred}/pay/?.parquet"):
+        tables = place.tables(TableConfig("kept.secret", f"{place.data}/{spec}"))
+        for way in (folder, marked, chosen, braced, starred, "w*", "way", f"{marked[:-1]}*"):
+            for end in ("pay/1.parquet", "pay", "*/*", "p?y/*.parquet", "[a-z]*/1*"):
+                with pytest.raises(SqlError) as caught:
+                    say(tables, f"CREATE TABLE x USING parquet LOCATION '{way}/{end}'", limited)
+                assert caught.value.sqlstate == "42501", (spec, way, end)
+        if not spec.startswith("*"):
+            say(tables, "CREATE TABLE fine USING parquet LOCATION 'op*/*.parquet'", limited)
+            say(tables, "DROP TABLE fine")
+
+
+def test_folders_that_spark_passes_over_hide_nothing_and_close_nothing() -> None:
+    assert overlap("/data", "/data/_hr") is False
+    assert overlap("/data", "/data/.hr/x") is False
+    assert overlap("/data", "/data/_k=1/x") is True
+    assert overlap("/data/?hr", "/data/_hr") is True
+    assert overlap("s3://b/[_x]hr/*", "s3a://b/_hr/pay") is True
+    assert overlap("s3://b/{a,_hr}", "s3://b/_hr/*.parquet") is True
+    assert overlap("s3://b/x*", "s3://b/_hr/*.parquet") is False
+    assert overlap("/data/_hr/pay/1.parquet", "/data/*/pay") is True
+    assert overlap("/data/a?b", "/data/ab") is False
 
 
 def test_odd_names_of_files_and_columns(place: Place, rows: Rows) -> None:

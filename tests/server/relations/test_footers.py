@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.gateway.tables import footers
-from penstock.gateway.tables.spec import TableSpec
+from penstock.server.relations.files import footers
+from penstock.server.relations.spec import TableSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from penstock.config import TableConfig
-from penstock.dialect.commands import Rename
-from penstock.dialect.statements import classify
 from penstock.errors import SqlError
-from penstock.gateway.base import User
-from penstock.gateway.tables import Tables
-from tests.gateway.tables.conftest import ADMIN, READER, Place, say
+from penstock.server.base import User
+from penstock.server.relations import Tables
+from penstock.sql.statements.classify import classify
+from penstock.sql.statements.commands import Rename
+from tests.server.relations.conftest import ADMIN, READER, Place, say
 
 Rows = Callable[..., list[tuple[Any, ...]]]
 

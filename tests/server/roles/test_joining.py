@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.hashes import SHA256
 from pyarrow import flight
 
+from penstock.certs import making
 from penstock.config import ClusterConfig, Config
-from penstock.errors import PenstockError
-from penstock.gateway.access import Access, Users
-from penstock.gateway.flight import FlightSqlServer
-from penstock.gateway.roles.board import WorkerBoard, join_token, workers
-from penstock.gateway.roles.proof import prove
-from penstock.gateway.roles.reception import CHALLENGE, JOIN, Reception
-from penstock.gateway.roles.worker import WorkerRole
+from penstock.config.tls import Tls, certificates, private_key
+from penstock.errors import ConfigError, PenstockError, SqlError
+from penstock.server.access import Access, Users
+from penstock.server.flight import FlightSqlServer
+from penstock.server.roles.proof import prove
+from penstock.server.roles.worker import WorkerRole
+from penstock.server.roles.worker_admission import BEAT, CHALLENGE, JOIN, WorkerAdmission
+from penstock.server.roles.worker_records import WorkerBoard, join_token, renew_join_token, workers
 from penstock.store.base import Store
 from penstock.store.sqlite import SqliteStore
-from penstock.tls import Tls
 from servers.pki import Authority
-from tests.gateway.stand_in import StandIn
+from tests.server.stand_in import StandIn
 
 OFFER = {"id": "w1", "host": "127.0.0.2", "cores": 1, "memory": "1g", "version": "0.1.0"}
 
@@ -41,10 +46,14 @@ def store(tmp_path: Path) -> Store:
 @contextmanager
 def serving(store: Store, tls: Tls | None) -> Iterator[FlightSqlServer]:
     users = Users(store)
-    reception = Reception(store, ClusterConfig(), tls=tls, is_user=lambda name: users.find(name) is not None)
-    reception.open("spark://127.0.0.1:7077", "s3cret", WorkerBoard(store, "c1", 1))
+    admission = WorkerAdmission(
+        store, ClusterConfig(), tls=tls, is_user=lambda name: users.find(name) is not None
+    )
+    admission.open("spark://127.0.0.1:7077", "s3cret", WorkerBoard(store, "c1", 1))
     access = Access(users, tls=tls is not None)
-    server = FlightSqlServer(StandIn(), access, host="127.0.0.1", port=0, tls=tls, reception=reception.answer)
+    server = FlightSqlServer(
+        StandIn(), access, host="127.0.0.1", port=0, tls=tls, worker_actions=admission.answer
+    )
     try:
         yield server
     finally:
@@ -138,3 +147,95 @@ def test_the_role_asks_with_what_it_has(store: Store, authority: Authority, tmp_
                 with pytest.raises(PenstockError, match="does not let this worker in") as caught:
                     role.invited(address)
                 assert "cluster token" in str(caught.value)
+
+
+def signed_by(signer: Tls, folder: Path, name: str) -> Tls:
+    """A certificate that the holder of another one makes without anybody's leave, and both in a chain."""
+    now = datetime.now(UTC)
+    key = private_key("key", Path(signer.key).read_bytes(), "")
+    assert isinstance(key, EllipticCurvePrivateKey)
+    [own, *_] = certificates("cert", Path(signer.cert).read_bytes(), "")
+    made = making.issue(making.Signer(own, key), name, making.LOCAL, 1, now)
+    tls = Tls(signer.ca, str(folder / f"{name}.pem"), str(folder / f"{name}.key"))
+    Path(tls.cert).write_bytes(made.certificates)
+    Path(tls.key).touch(mode=0o600)
+    Path(tls.key).write_bytes(made.key)
+    return tls
+
+
+def test_who_has_a_certificate_makes_no_others(store: Store, authority: Authority, tmp_path: Path) -> None:
+    Users(store).add("ann", "secret")
+    forged = signed_by(authority.issue("ann"), tmp_path, "w1")
+    with serving(store, authority.issue("server")) as server:
+        ca, cert, key = (Path(path).read_bytes() for path in (forged.ca, forged.cert, forged.key))
+        with pytest.raises(ConfigError, match="not signed by a CA"):
+            forged.credentials()
+        client = flight.FlightClient(f"grpc+tls://localhost:{server.port}", tls_root_certs=ca)
+        [asked] = client.do_action(flight.Action(CHALLENGE, b"{}"))
+        nonce = json.loads(asked.body.to_pybytes())["nonce"]
+        signer = private_key("key", key, "")
+        assert isinstance(signer, EllipticCurvePrivateKey)
+        signature = signer.sign(f"penstock worker joins\n{nonce}\nw1".encode(), ECDSA(SHA256()))
+        proof = {"certificate": cert.decode(), "signature": base64.b64encode(signature).decode()}
+        body = json.dumps({"offer": OFFER, "nonce": nonce, **proof}).encode()
+        with pytest.raises(flight.FlightUnauthenticatedError, match="not of this cluster's CA"):
+            list(client.do_action(flight.Action(JOIN, body)))
+    assert workers(store) == []
+
+
+def test_who_asks_for_challenges_without_end_keeps_nobody_out(store: Store, authority: Authority) -> None:
+    tls = authority.issue("w1")
+    admission = WorkerAdmission(store, ClusterConfig(), tls=authority.issue("server"))
+    admission.open("spark://127.0.0.1:7077", "s3cret", WorkerBoard(store, "c1", 1))
+    nonce = json.loads(admission.answer(CHALLENGE, b"{}"))["nonce"]
+    for _ in range(2000):
+        admission.answer(CHALLENGE, b"{}")
+    body = json.dumps({"offer": OFFER, **prove(tls, nonce, "w1")}).encode()
+    assert json.loads(admission.answer(JOIN, body))["secret"] == "s3cret"
+
+
+def test_a_challenge_ends_after_a_minute(store: Store, authority: Authority) -> None:
+    now = 0.0
+    tls = authority.issue("w1")
+    admission = WorkerAdmission(store, ClusterConfig(), tls=authority.issue("server"), clock=lambda: now)
+    admission.open("spark://127.0.0.1:7077", "s3cret", WorkerBoard(store, "c1", 1))
+    nonce = json.loads(admission.answer(CHALLENGE, b"{}"))["nonce"]
+    now = 61.0
+    with pytest.raises(SqlError, match="not ours, or too old"):
+        admission.answer(JOIN, json.dumps({"offer": OFFER, **prove(tls, nonce, "w1")}).encode())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"number": 1e999}',
+        b'{"number": NaN}',
+        b'{"id": "\\ud800", "number": 1, "key": "\\udfff"}',
+        b'{"certificate": "\\ud800", "nonce": "x"}',
+        b'{"a": ' + b"[" * 15_000 + b"]" * 15_000 + b"}",
+        b"[]",
+        b"\xff",
+    ],
+)
+def test_what_no_worker_says_is_refused(store: Store, authority: Authority, body: bytes) -> None:
+    admission = WorkerAdmission(store, ClusterConfig(), tls=authority.issue("server"))
+    admission.open("spark://127.0.0.1:7077", "s3cret", WorkerBoard(store, "c1", 1))
+    for action in (JOIN, BEAT):
+        with pytest.raises(SqlError) as caught:
+            admission.answer(action, body)
+        assert caught.value.sqlstate == "22023"
+
+
+def test_a_token_that_was_renewed_lets_nobody_in(store: Store) -> None:
+    admission = WorkerAdmission(store, ClusterConfig())
+    admission.open("spark://127.0.0.1:7077", "s3cret", WorkerBoard(store, "c1", 1))
+    old = join_token(store)
+    joined = json.loads(admission.answer(JOIN, json.dumps({"token": old, "offer": OFFER}).encode()))
+    new = renew_join_token(store)
+    for wrong in (old, new[:-1], "", None, [new], {"token": new}):
+        with pytest.raises(SqlError) as caught:
+            admission.answer(JOIN, json.dumps({"token": wrong, "offer": OFFER}).encode())
+        assert caught.value.sqlstate == "28000"
+    said = {"id": "w1", "number": joined["number"], "key": joined["key"]}
+    assert json.loads(admission.answer(BEAT, json.dumps(said).encode())) == {"known": True}
+    assert json.loads(admission.answer(BEAT, json.dumps({**said, "key": ""}).encode())) == {"known": False}

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.gateway.serve import Serve, is_running, wait_until
+from tests.server.serve import Serve, is_running, wait_until
 
 ROWS = 40_000
 SETTINGS = """

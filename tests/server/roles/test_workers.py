@@ -7,9 +7,9 @@ import pytest
 
 from penstock.config import ClusterConfig
 from penstock.errors import LeadershipLost, SqlError, UsageError
-from penstock.gateway.roles.board import WorkerBoard, join_token, renew_join_token, workers
-from penstock.gateway.roles.reception import BEAT, JOIN, LEAVE, Reception
-from penstock.gateway.roles.workers import Life, Offer, Workers
+from penstock.server.roles.worker_admission import BEAT, JOIN, LEAVE, WorkerAdmission
+from penstock.server.roles.worker_records import WorkerBoard, join_token, renew_join_token, workers
+from penstock.server.roles.workers import Life, Offer, Workers
 from penstock.store.base import Store
 from penstock.store.sqlite import SqliteStore
 
@@ -35,19 +35,21 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def reception(store: Store, clock: Clock) -> Reception:
-    found = Reception(store, ClusterConfig(), clock=clock)
+def admission(store: Store, clock: Clock) -> WorkerAdmission:
+    found = WorkerAdmission(store, ClusterConfig(), clock=clock)
     found.open("spark://127.0.0.1:7077", "s3cret", WorkerBoard(store, "c1", 3))
     return found
 
 
-def ask(reception: Reception, action: str, **request: object) -> dict[str, object]:
-    answer: dict[str, object] = json.loads(reception.answer(action, json.dumps(request).encode()))
+def ask(admission: WorkerAdmission, action: str, **request: object) -> dict[str, object]:
+    answer: dict[str, object] = json.loads(admission.answer(action, json.dumps(request).encode()))
     return answer
 
 
-def join(reception: Reception, store: Store, name: str = "w1", host: str = "127.0.0.2") -> dict[str, object]:
-    return ask(reception, JOIN, offer=offer(name, host), token=join_token(store))
+def join(
+    admission: WorkerAdmission, store: Store, name: str = "w1", host: str = "127.0.0.2"
+) -> dict[str, object]:
+    return ask(admission, JOIN, offer=offer(name, host), token=join_token(store))
 
 
 def own(answer: dict[str, object]) -> dict[str, object]:
@@ -89,75 +91,81 @@ def test_two_machines_cannot_have_one_id() -> None:
     assert known.join(elsewhere, 31.0).offer.host == "127.0.0.3"
 
 
-def test_whoever_joins_is_told_master_and_secret_and_is_shown(reception: Reception, store: Store) -> None:
-    answer = join(reception, store)
+def test_whoever_joins_is_told_master_and_secret_and_is_shown(
+    admission: WorkerAdmission, store: Store
+) -> None:
+    answer = join(admission, store)
     assert (answer["master"], answer["secret"]) == ("spark://127.0.0.1:7077", "s3cret")
-    assert ask(reception, BEAT, **own(answer)) == {"known": True}
+    assert ask(admission, BEAT, **own(answer)) == {"known": True}
     [shown] = workers(store)
     assert (shown.id, shown.state, shown.coordinator, shown.token) == ("w1", "alive", "c1", 3)
-    ask(reception, LEAVE, **own(answer))
+    ask(admission, LEAVE, **own(answer))
     assert [each.state for each in workers(store)] == ["left"]
 
 
-def test_one_that_falls_silent_is_shown_as_dead(reception: Reception, store: Store, clock: Clock) -> None:
-    answer = join(reception, store)
+def test_one_that_falls_silent_is_shown_as_dead(
+    admission: WorkerAdmission, store: Store, clock: Clock
+) -> None:
+    answer = join(admission, store)
     clock.now += 31
-    assert [worker.offer.id for worker in reception.sweep()] == ["w1"]
+    assert [worker.offer.id for worker in admission.sweep()] == ["w1"]
     assert [each.state for each in workers(store)] == ["dead"]
-    assert ask(reception, BEAT, **own(answer)) == {"known": False}
+    assert ask(admission, BEAT, **own(answer)) == {"known": False}
 
 
-def test_without_a_certificate_the_token_is_asked_for(reception: Reception, store: Store) -> None:
+def test_without_a_certificate_the_token_is_asked_for(admission: WorkerAdmission, store: Store) -> None:
     for token in ("", "x" * 40, join_token(store)[:-1]):
         body = json.dumps({"offer": offer(), "token": token}).encode()
         with pytest.raises(SqlError, match="join token") as caught:
-            reception.answer(JOIN, body)
+            admission.answer(JOIN, body)
         assert caught.value.sqlstate == "28000"
-    assert reception.workers == ()
+    assert admission.workers == ()
     body = json.dumps({"offer": offer(), "token": join_token(store)}).encode()
-    assert json.loads(reception.answer(JOIN, body))["secret"] == "s3cret"
+    assert json.loads(admission.answer(JOIN, body))["secret"] == "s3cret"
     renew_join_token(store)
     with pytest.raises(SqlError, match="join token"):
-        reception.answer(JOIN, body)
+        admission.answer(JOIN, body)
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"key": "x"}, {"key": ""}, {"number": 99}, {"id": "w2"}, {"key": "\ud800"}]
-)
+@pytest.mark.parametrize("wrong", [{"key": "x"}, {"key": ""}, {"number": 99}, {"id": "w2"}])
 def test_nobody_speaks_for_a_worker_without_its_key(
-    reception: Reception, store: Store, wrong: dict[str, object]
+    admission: WorkerAdmission, store: Store, wrong: dict[str, object]
 ) -> None:
-    answer = join(reception, store)
+    answer = join(admission, store)
     for action in (BEAT, LEAVE):
-        assert ask(reception, action, **{**own(answer), **wrong}) == {"known": False}
+        assert ask(admission, action, **{**own(answer), **wrong}) == {"known": False}
     assert [each.state for each in workers(store)] == ["alive"]
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"{", b"\xff", b'{"number": "x"}', b"[" * 5000, b'{"a": "' + b"x" * 50_000 + b'"}']
 )
-def test_what_is_no_request_is_refused(reception: Reception, body: bytes) -> None:
+def test_what_is_no_request_is_refused(admission: WorkerAdmission, body: bytes) -> None:
     with pytest.raises(SqlError) as caught:
-        reception.answer(JOIN, body)
+        admission.answer(JOIN, body)
     assert caught.value.sqlstate == "22023"
 
 
 @pytest.mark.parametrize("wrong", [{}, {"id": "w1"}, {**offer(), "more": 1}, offer("../x"), offer("")])
-def test_what_is_no_offer_is_refused(reception: Reception, store: Store, wrong: dict[str, object]) -> None:
+def test_what_is_no_offer_is_refused(
+    admission: WorkerAdmission, store: Store, wrong: dict[str, object]
+) -> None:
     with pytest.raises(SqlError) as caught:
-        ask(reception, JOIN, offer=wrong, token=join_token(store))
+        ask(admission, JOIN, offer=wrong, token=join_token(store))
     assert caught.value.sqlstate == "22023"
 
 
-def test_a_coordinator_that_does_not_lead_sends_workers_away(reception: Reception, store: Store) -> None:
-    reception.close()
+def test_a_coordinator_that_does_not_lead_sends_workers_away(
+    admission: WorkerAdmission, store: Store
+) -> None:
+    admission.close()
     with pytest.raises(SqlError, match="does not lead") as caught:
-        join(reception, store)
+        join(admission, store)
     assert caught.value.sqlstate == "57P03"
 
 
 def test_a_coordinator_that_was_replaced_shows_nothing_any_more(store: Store, clock: Clock) -> None:
-    old, new = (Reception(store, ClusterConfig(), clock=clock) for _ in range(2))
+    old, new = (WorkerAdmission(store, ClusterConfig(), clock=clock) for _ in range(2))
     old.open("spark://old:1", "a", WorkerBoard(store, "c1", 3))
     join(old, store)
     new.open("spark://new:1", "b", WorkerBoard(store, "c2", 4))

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.gateway.base import Relay, TableInfo, User
-from penstock.gateway.settings import Settings
-from penstock.gateway.shadow import Shadow
+from penstock.server.base import Relay, TableInfo, User
+from penstock.server.session_settings import Settings
+from penstock.server.shadow import Shadow
 
 PETER = User("peter")
 RITA = User("Rita O'Hara", schemas=frozenset({"public"}))

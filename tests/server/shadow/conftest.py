@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.gateway.shadow import Shadow
-from tests.gateway.shadow.asking import PETER, RITA, TABLES, open_folder
+from penstock.server.shadow import Shadow
+from tests.server.shadow.asking import PETER, RITA, TABLES, open_folder
 
 
 @pytest.fixture(scope="session")

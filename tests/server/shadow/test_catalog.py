@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import SqlError
-from penstock.gateway.base import TableInfo, User
-from penstock.gateway.settings import Settings
-from penstock.gateway.shadow import Shadow
-from tests.gateway.shadow.asking import ORDERS, PETER, RITA, TABLES, ask, relay
+from penstock.server.base import TableInfo, User
+from penstock.server.session_settings import Settings
+from penstock.server.shadow import Shadow
+from tests.server.shadow.asking import ORDERS, PETER, RITA, TABLES, ask, relay
 
 
 def test_tables_views_and_columns_are_listed_as_they_are(shadow: Shadow) -> None:

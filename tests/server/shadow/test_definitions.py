@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import SqlError
-from penstock.gateway.base import TableInfo
-from penstock.gateway.shadow import Shadow
-from penstock.gateway.shadow.definitions import shown
-from tests.gateway.shadow.asking import PETER, RITA, TABLES, ask
+from penstock.server.base import TableInfo
+from penstock.server.shadow import Shadow
+from penstock.server.shadow.catalog.definitions import shown
+from tests.server.shadow.asking import PETER, RITA, TABLES, ask
 
 NUMBER = pa.schema([("n", pa.int64())])
 TEXT = "SELECT n /* it's $$ours$$ */\nFROM t -- all of it"

@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import SqlError
-from penstock.gateway import types
-from penstock.gateway.base import TableInfo
-from penstock.gateway.settings import Settings
-from penstock.gateway.shadow import Shadow
-from tests.gateway.shadow.asking import ORDERS, PETER, TABLES
+from penstock.server.base import TableInfo
+from penstock.server.session_settings import Settings
+from penstock.server.shadow import Shadow
+from penstock.types import postgres
+from tests.server.shadow.asking import ORDERS, PETER, TABLES
 
 
 def test_parameters_get_the_types_that_their_places_ask_for(shadow: Shadow) -> None:
@@ -23,24 +23,24 @@ def test_parameters_get_the_types_that_their_places_ask_for(shadow: Shadow) -> N
     )
 
     assert described.parameters == (
-        types.INT8,
-        types.TEXT,
-        types.TIMESTAMPTZ,
-        types.TEXT,
-        types.TEXT,
-        types.INT8_ARRAY,
+        postgres.INT8,
+        postgres.TEXT,
+        postgres.TIMESTAMPTZ,
+        postgres.TEXT,
+        postgres.TEXT,
+        postgres.INT8_ARRAY,
     )
     assert described.columns is not None
     assert [(column.name, column.oid) for column in described.columns] == [
-        ("twice", types.NUMERIC),
-        ("said", types.TEXT),
+        ("twice", postgres.NUMERIC),
+        ("said", postgres.TEXT),
     ]
 
 
 def test_types_that_the_client_gives_are_kept(shadow: Shadow) -> None:
-    described = shadow.describe("select $1, $2", (types.INT4, types.UNKNOWN), PETER, Settings())
+    described = shadow.describe("select $1, $2", (postgres.INT4, postgres.UNKNOWN), PETER, Settings())
 
-    assert described.parameters == (types.INT4, types.TEXT)
+    assert described.parameters == (postgres.INT4, postgres.TEXT)
 
 
 def test_columns_have_the_types_of_the_table(shadow: Shadow) -> None:
@@ -48,7 +48,7 @@ def test_columns_have_the_types_of_the_table(shadow: Shadow) -> None:
 
     assert described.columns is not None
     assert [column.type for column in described.columns] == ORDERS.types
-    assert described.columns[2].typmod == types.numeric_typmod(12, 2)
+    assert described.columns[2].typmod == postgres.numeric_typmod(12, 2)
 
 
 def test_a_statement_without_rows_has_no_columns(shadow: Shadow) -> None:
@@ -90,4 +90,4 @@ def test_what_is_remembered_ends_with_the_table(shadow: Shadow) -> None:
     shadow.sync([changed, *TABLES[1:]], [PETER])
 
     described = shadow.describe(sql, (), PETER, Settings())
-    assert described.columns is not None and described.columns[0].oid == types.INT4
+    assert described.columns is not None and described.columns[0].oid == postgres.INT4

@@ -11,10 +11,11 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import SqlError
-from penstock.gateway.base import Relay, TableInfo, User
-from penstock.gateway.settings import Settings
-from penstock.gateway.shadow import Shadow, TooManyRows, feeding, roles
-from tests.gateway.shadow.asking import PETER, RITA, open_folder
+from penstock.server.base import Relay, TableInfo, User
+from penstock.server.session_settings import Settings
+from penstock.server.shadow import Shadow, TooManyRows, feeding
+from penstock.server.shadow.catalog import roles
+from tests.server.shadow.asking import PETER, RITA, open_folder
 
 NASTY = [
     "'; drop view sys.things; --",

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import SqlError
-from penstock.gateway.settings import Settings
-from penstock.gateway.shadow import Shadow
-from tests.gateway.shadow.asking import PETER, TABLES, ask, open_folder
+from penstock.server.session_settings import Settings
+from penstock.server.shadow import Shadow
+from tests.server.shadow.asking import PETER, TABLES, ask, open_folder
 
 HOLDER = """
 import sys, threading
 from pathlib import Path
-from penstock.gateway.shadow import Shadow
+from penstock.server.shadow import Shadow
 
 shadow = Shadow(Path(sys.argv[1]))
 # In a thread that ends: a server must not end with it.

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import SqlError
-from penstock.gateway import types
-from penstock.gateway.base import Relay
-from penstock.gateway.settings import Settings
-from penstock.gateway.shadow import Shadow
-from tests.gateway.shadow.asking import PETER, RITA, ask, relay
+from penstock.server.base import Relay
+from penstock.server.session_settings import Settings
+from penstock.server.shadow import Shadow
+from penstock.types import postgres
+from tests.server.shadow.asking import PETER, RITA, ask, relay
 
 SECOND = dt.timedelta(seconds=1)
 VALUES: list[tuple[str, object, str]] = [
@@ -238,7 +238,7 @@ def test_many_threads_share_few_connections(shadow: Shadow) -> None:
 def test_oids_of_the_description_fit_the_values(shadow: Shadow) -> None:
     described = shadow.describe("select $1 is null", (), PETER, Settings())
 
-    assert described.parameters == (types.TEXT,)
+    assert described.parameters == (postgres.TEXT,)
     assert described.columns is not None and described.columns[0].type == pa.bool_()
     assert ask(shadow, "select $1 is null", None, oids=described.parameters) == [["t"]]
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import SqlError
-from penstock.gateway.shadow import Shadow
-from tests.gateway.shadow.asking import PETER, RITA, ask
+from penstock.server.shadow import Shadow
+from tests.server.shadow.asking import PETER, RITA, ask
 
 REFUSED = [
+    "select u&\"pg!005fread!005ffile\" uescape '!' ('/etc/passwd')",
+    "select E'a'\n'\\'', pg_read_file('/etc/passwd'), '\\'",
+    "select setseed(0.5)",
+    "select lastval()",
     "select set_config('role', 'penstock_system', false)",
     "select set_config('session_authorization', 'penstock_system', false)",
     "select pg_catalog.set_config('statement_timeout', '0', false)",

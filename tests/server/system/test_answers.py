@@ -16,24 +16,24 @@ import pytest
 
 from penstock.config import Config, TableConfig
 from penstock.errors import PeerUnreachable, SqlError
-from penstock.gateway import types as pg
-from penstock.gateway.base import Execution, QueryInfo, Relay, State, User
-from penstock.gateway.engine import SparkEngine
-from penstock.gateway.engine.connection import SparkConnection
-from penstock.gateway.engine.relaying import ListedRelay
-from penstock.gateway.engine.systems import LongTables
-from penstock.gateway.engine.turns import Turns
-from penstock.gateway.pgwire.portals import Portal
-from penstock.gateway.settings import Settings
-from penstock.gateway.shadow import Shadow, feeding
-from penstock.gateway.system import SystemTables
-from penstock.gateway.system.shapes import SHAPES
-from penstock.gateway.tables import Tables
+from penstock.server.base import Execution, QueryInfo, QueryState, Relay, User
+from penstock.server.engine import SparkEngine
+from penstock.server.engine.connection import SparkConnection
+from penstock.server.engine.planning.systems import LongTables
+from penstock.server.engine.running.admission import Turns
+from penstock.server.engine.running.relaying import ListedRelay
+from penstock.server.pgwire.session.portals import Portal
+from penstock.server.relations import Tables
+from penstock.server.session_settings import Settings
+from penstock.server.shadow import Shadow, feeding
+from penstock.server.system import SystemTables
+from penstock.server.system.shapes import SHAPES
 from penstock.storage import Storage
 from penstock.store import open_store
 from penstock.store.memory import MemoryStore
-from tests.gateway.engine.standins import ADMIN, ANN, connected, pulled, rows
-from tests.gateway.serve import wait_until
+from penstock.types import postgres as pg
+from tests.server.engine.standins import ADMIN, ANN, connected, pulled, rows
+from tests.server.serve import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -133,7 +133,7 @@ def relayed(connection: SparkConnection, sql: str, *values: object) -> list[tupl
 @pytest.mark.parametrize("name", sorted(SHAPES))
 def test_both_ways_tell_the_same(place: Place, name: str) -> None:
     past = QueryInfo(
-        "1", "ann", "http", "a", "b", TEXTS[1] or "", State.FAILED, 1.5, 2.5, None, 3, 4, "x", "22012"
+        "1", "ann", "http", "a", "b", TEXTS[1] or "", QueryState.FAILED, 1.5, 2.5, None, 3, 4, "x", "22012"
     )
     place.system.queries = lambda _: [past]
     sql = f"SELECT * FROM sys.{name}"
@@ -151,26 +151,23 @@ def test_both_ways_tell_the_same(place: Place, name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(SHAPES))
 def test_columns_are_named_without_quotes(place: Place, name: str) -> None:
-    """Also ``user``, which would be who asks."""
-    past = QueryInfo("1", "somebody", "http", "a", "b", "c", State.FAILED, 1.5)
+    """But for ``user``, which is who asks."""
+    past = QueryInfo("1", "somebody", "http", "a", "b", "c", QueryState.FAILED, 1.5)
     place.system.queries = lambda _: [past]
-    columns = ", ".join(SHAPES[name].names)
+    columns = ", ".join('"user"' if each == "user" else each for each in SHAPES[name].names)
     client = connected(place.engine)
     assert relayed(client, f"SELECT {columns} FROM sys.{name}") == relayed(
         client, f"SELECT * FROM sys.{name}"
     )
 
 
-def test_user_is_the_column_wherever_it_stands(place: Place) -> None:
+def test_user_is_who_asks_unless_it_is_quoted(place: Place) -> None:
     place.system.queries = lambda _: [
-        QueryInfo("1", name, "http", "a", "b", "user", State.FAILED, 1.5) for name in ("bob", "eve")
+        QueryInfo("1", name, "http", "a", "b", "user", QueryState.FAILED, 1.5) for name in ("bob", "eve")
     ]
     client = connected(place.engine)
-    sql = "SELECT 'user', USER, q.user AS user FROM sys.queries q WHERE user <> 'bob' ORDER BY user -- user"
-    assert relayed(client, sql) == [("user", "eve", "eve")]
-    with pytest.raises(SqlError) as caught:
-        client.prepare("SELECT user, q.user, nothing FROM sys.queries q")
-    assert (caught.value.sqlstate, caught.value.position) == ("42703", 21)
+    sql = "SELECT 'user', USER, q.user, \"user\" FROM sys.queries q WHERE \"user\" <> 'bob' AND user <> 'eve'"
+    assert relayed(client, sql) == [("user", "ann", "eve", "eve")]
 
 
 # ---------------------------------------------------------------- without Spark
@@ -207,7 +204,7 @@ def test_they_answer_while_every_core_is_held(place: Place, tmp_path: Path) -> N
     root = connected(place.engine, ADMIN, {"statement_timeout": "60s"})
     with every_core_held(place.spark, tmp_path):
         waiting = ann.execute(ann.prepare("SELECT run, sum(n) FROM t GROUP BY run"))
-        state = "SELECT user, state FROM sys.queries WHERE id = $1"
+        state = "SELECT q.user, state FROM sys.queries q WHERE id = $1"
         wait_until(lambda: relayed(root, state, waiting.id) == [("ann", "RUNNING")])
         for name in SHAPES:
             assert relayed(root, f"SELECT count(*) > 0 FROM sys.{name}") == [(True,)]
@@ -259,7 +256,7 @@ def test_numbers_have_the_digits_that_they_had(place: Place) -> None:
 
 def test_explain_tells_postgresqls_plan(place: Place) -> None:
     client = connected(place.engine)
-    plain = relayed(client, "EXPLAIN SELECT user FROM sys.runs, sys.queries WHERE run = 'a'")
+    plain = relayed(client, "EXPLAIN SELECT \"user\" FROM sys.runs, sys.queries WHERE run = 'a'")
     assert any("Function Scan on runs" in line for (line,) in plain)
     ran = relayed(client, "EXPLAIN ANALYZE SELECT count(*) FROM sys.runs")
     assert any(f"rows={COUNT}" in line.replace(".00", "") for (line,) in ran)
@@ -283,7 +280,7 @@ def test_what_reads_other_tables_is_sparks(place: Place) -> None:
             assert rows(client, sql) == wanted
     finally:
         rows(client, "DROP VIEW seen")
-    spoken = connected(place.engine, settings={"penstock.dialect": "spark"})
+    spoken = connected(place.engine, settings={"penstock.sql": "spark"})
     assert not isinstance(spoken.execute(spoken.prepare("SELECT count(*) FROM sys.runs")), Relay)
     assert rows(spoken, "SELECT count(*) FROM sys.runs") == [(COUNT,)]
     # PostgreSQL has no such function.
@@ -309,7 +306,7 @@ def test_too_many_rows_are_sparks(place: Place, monkeypatch: pytest.MonkeyPatch)
     sql = "SELECT run, count(*), sum(begin_row) FROM sys.partitions WHERE run = $1 GROUP BY run"
     assert relayed(client, sql, "run 1") == rows(connected(place.plain), sql, "run 1", oids=[pg.TEXT])
     [info] = [info for info in place.engine.queries(ANN) if info.sql == sql]
-    assert (info.state, info.rows) == (State.FINISHED, 1)
+    assert (info.state, info.rows) == (QueryState.FINISHED, 1)
     # It is not tried again at once.
     assert not isinstance(client.execute(client.prepare(sql), ["run 1"]), Relay)
     assert relayed(connected(place.engine), "SELECT count(*) FROM sys.runs") == [(COUNT,)]
@@ -374,7 +371,7 @@ def test_everybody_sees_what_is_theirs(place: Place) -> None:
     with pytest.raises(SqlError, match="permission denied for table members") as caught:
         relayed(rita, "SELECT count(*) FROM sys.members")
     assert caught.value.sqlstate == "42501"
-    seen = "SELECT DISTINCT user FROM sys.queries"
+    seen = "SELECT DISTINCT q.user FROM sys.queries q"
     assert relayed(ann, seen) == [("ann",)]
     assert relayed(rita, seen) == [("rita",)]
     assert {("ann",), ("rita",), ("root",)} <= set(relayed(root, seen))
@@ -383,7 +380,8 @@ def test_everybody_sees_what_is_theirs(place: Place) -> None:
 def test_rights_that_are_taken_away_count_at_once(place: Place) -> None:
     """On the same connection to the shadow, and for what was prepared before."""
     was, now = User("boss", admin=True), User("boss", schemas=frozenset({"run 1"}))
-    sql, seen = "SELECT count(*) FROM sys.runs", "SELECT DISTINCT user FROM sys.queries"
+    sql, seen = "SELECT count(*) FROM sys.runs", "SELECT DISTINCT q.user FROM sys.queries q"
+    relayed(connected(place.engine, User("somebody")), seen)
     assert relayed(connected(place.engine, was), sql) == [(COUNT,)]
     assert len(relayed(connected(place.engine, was), seen)) > 1
     assert relayed(connected(place.engine, now), sql) == [(2,)]
@@ -428,7 +426,7 @@ def test_it_is_cancelled_at_once_while_the_store_does_not_answer(place: Place) -
         assert place.engine.cancel(execution.id, User("cy"))
         thread.join(30)
         assert [error.sqlstate for error in told] == ["57014"]
-        assert place.engine.queries(User("cy"))[0].state is State.CANCELED
+        assert place.engine.queries(User("cy"))[0].state is QueryState.CANCELED
         hurried = connected(place.engine, User("cy"), {"statement_timeout": "50ms"})
         with pytest.raises(SqlError, match="statement timeout"):
             rows(hurried, "SELECT count(*) FROM sys.runs")

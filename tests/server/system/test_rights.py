@@ -10,8 +10,8 @@ import pytest
 
 from penstock.config import Config
 from penstock.errors import SqlError
-from penstock.gateway.base import User
-from penstock.gateway.system import SystemTables, batch, streaming
+from penstock.server.base import User
+from penstock.server.system import SystemTables, batch, streaming
 from penstock.storage import Storage
 from penstock.store.memory import MemoryStore
 

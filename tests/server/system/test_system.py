@@ -11,28 +11,28 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import Stream, Table
-from penstock.cluster.commands import Prepare
-from penstock.cluster.model import Ack, Kind
-from penstock.cluster.records import Records
-from penstock.cluster.room import Room
 from penstock.config import Config
+from penstock.control.cluster.documents.control_document import Room
+from penstock.control.cluster.documents.epoch_records import Records
+from penstock.control.cluster.rules.commands import Prepare
+from penstock.control.cluster.rules.model import BarrierAck, BarrierKind
 from penstock.errors import SqlError
-from penstock.gateway.base import User
-from penstock.gateway.engine import SparkEngine
-from penstock.gateway.roles.board import WorkerBoard
-from penstock.gateway.roles.workers import Offer, Worker
-from penstock.gateway.system import SystemTables, provider
-from penstock.gateway.system.shapes import SHAPES
-from penstock.gateway.tables import Tables
 from penstock.journals import JournalWriter
+from penstock.server.base import User
+from penstock.server.engine import SparkEngine
+from penstock.server.relations import Tables
+from penstock.server.roles.worker_records import WorkerBoard
+from penstock.server.roles.workers import Offer, Worker
+from penstock.server.system import SystemTables, provider
+from penstock.server.system.shapes import SHAPES
+from penstock.sinks import ParquetSink
 from penstock.sources import JournalSource
 from penstock.storage import Storage
 from penstock.store import Store, open_store
 from penstock.store.memory import MemoryStore
-from penstock.streams.sinks import ParquetSink
-from tests.cluster.support import CONFIG, KEYS, SCOPE, World
-from tests.gateway.engine.standins import ADMIN, ANN, connected, rows
-from tests.runner.conftest import RUN, opened
+from tests.batch.runner.conftest import RUN, opened
+from tests.control.cluster.support import CONFIG, KEYS, SCOPE, World
+from tests.server.engine.standins import ADMIN, ANN, connected, rows
 from tests.streams.station import Station
 
 if TYPE_CHECKING:
@@ -75,8 +75,10 @@ def test_a_cluster() -> None:
     leader = world.instances[0].leads()
     leader.epoch()
     held, seats = leader.candidate.current(), world.control.assignment.seats
-    Room(world.store, KEYS).submit(Prepare(held.owner, held.token, SCOPE, Kind.EPOCH, seats, "by hand"))
-    ack = Ack("a", world.instances[0].session.id, 2, world.control.assignment.version)
+    Room(world.store, KEYS).submit(
+        Prepare(held.owner, held.token, SCOPE, BarrierKind.EPOCH, seats, "by hand")
+    )
+    ack = BarrierAck("a", world.instances[0].session.id, 2, world.control.assignment.version)
     Records(world.store, KEYS).write_ack(SCOPE, ack)
     world.instances[2].die()
     offer = Offer("w1", "10.0.0.2", 4, "1g", "0.1.0")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.streams.flow.settings import spark_settings
-from penstock.streams.stream import Stream
+from penstock.streams.api.stream import Stream
+from penstock.streams.operators.query import spark_settings
 from tests.streams.flow.support import Feed
 
 if TYPE_CHECKING:

@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from penstock.sinks.base import Batch, Mode, Sink, Target, Writer
 from penstock.sources import Part, State, StatefulSource
 from penstock.spark.faults import decode
-from penstock.streams.flow.outputs import Output
-from penstock.streams.flow.query import Read
-from penstock.streams.schemas import COUNT, end_row
-from penstock.streams.sinks.base import Batch, Mode, Sink, Target, Writer
-from penstock.streams.stream import SourceSpec, Stream
-from penstock.tables import Table, derived
+from penstock.streams.api.outputs import Output
+from penstock.streams.api.stream import SourceSpec, Stream
+from penstock.streams.log.schemas import COUNT, END_MICROS, END_OF_TIME, watermark_row
+from penstock.streams.operators.query import ReadSource
+from penstock.types.tables import Table, derived
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -139,13 +140,23 @@ class Feed:
     def add(
         self, source: str, *batches: Iterable[Mapping[str, Any]], late: bool = False, ends: bool = True
     ) -> Feed:
-        """Batches of a source; after them, if it has event time and ``ends``, the row that ends a stream."""
+        """Batches of a source, as those of one part; with event time, they and the end tell watermarks."""
         spec = self.stream.sources[source]
         schema = spec.table.arrow_schema(spec.fields)
-        for rows in batches:
-            self._write(spec, late, pa.Table.from_pylist(list(rows), schema=schema))
-        if ends and not late and spec.timestamps is not None:
-            self._write(spec, late, pa.Table.from_batches([end_row(schema, spec.timestamps.field)]))
+        stamps = None if late else spec.timestamps
+        newest = None
+        for batch in batches:
+            rows = pa.Table.from_pylist(list(batch), schema=schema)
+            if stamps is not None and rows.num_rows:
+                last = pc.max(rows[stamps.field].cast("int64")).as_py()
+                newest = last if newest is None else max(newest, last)
+                mark = newest - round(stamps.lateness * 1_000_000)
+                told = watermark_row(schema, stamps.field, mark)
+                rows = pa.concat_tables([rows, pa.Table.from_batches([told])])
+            self._write(spec, late, rows)
+        if ends and stamps is not None:
+            told = watermark_row(schema, stamps.field, END_MICROS)
+            self._write(spec, late, pa.Table.from_batches([told]))
         return self
 
     def _write(self, spec: SourceSpec, late: bool, rows: pa.Table) -> None:
@@ -160,11 +171,13 @@ class Feed:
     def _place(self, source: str, late: bool) -> Path:
         return self.folder / f"{source}{'-late' if late else ''}"
 
-    def reading(self, spark: SparkSession) -> Read:
-        def read(source: str, late: bool, counted: Sequence[str] | None = None) -> DataFrame:
+    def reading(self, spark: SparkSession) -> ReadSource:
+        def read(source: str, late: bool | None, counted: Sequence[str] | None = None) -> DataFrame:
             spec = self.stream.sources[source]
             stream = spark.readStream.schema(spec.table.spark_schema(spec.fields))
-            rows = stream.option("maxFilesPerTrigger", 1).parquet(str(self._place(source, late)))
+            rows = stream.option("maxFilesPerTrigger", 1).parquet(str(self._place(source, bool(late))))
+            if late is None and spec.timestamps is not None:
+                rows = rows.where(f"`{spec.timestamps.field}` < timestamp '{END_OF_TIME.isoformat()}'")
             self.counted.append(counted)
             return rows if counted is None else rows.selectExpr(*counted, f"1L AS {COUNT}")
 

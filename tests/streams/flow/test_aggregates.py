@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.errors import DefinitionError, NullInField, TypeMismatch
-from penstock.streams.stream import Stream
-from penstock.tables import Table
+from penstock.streams.api.stream import Stream
+from penstock.types.tables import Table
 from tests.streams.flow.support import Clicks, Feed, Nowhere, Source, click
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ import pytest
 
 from penstock.errors import DefinitionError, DuplicateName, TypeMismatch, UnknownField
 from penstock.sources import DirectorySource, RateSource, StatefulSource
-from penstock.streams.changes import Change, changes
-from penstock.streams.flow.settings import spark_settings
-from penstock.streams.stream import Rows, Stream
-from penstock.tables import Table, derived
+from penstock.streams.api.stream import Rows, Stream
+from penstock.streams.operators.query import spark_settings
+from penstock.streams.views.changes import DefinitionChange, changes
+from penstock.types.tables import Table, derived
 from tests.streams.flow.support import Clicks, Counts, Nowhere, OnlyAppend, Source
 
 if TYPE_CHECKING:
@@ -426,11 +426,11 @@ def test_the_place_of_a_source_is_part_of_the_plan() -> None:
     here, there = (described(DirectorySource(f"/data/{name}", Plain)) for name in ("here", "there"))
     assert changes(here, here) == []
     assert changes(here, there) == [
-        Change("source rows: place files is /data/there, and was /data/here", acceptable=True)
+        DefinitionChange("source rows: place files is /data/there, and was /data/here", acceptable=True)
     ]
     more = [
-        Change("source rows: place parts is 5, and was 4"),
-        Change("source rows: place rows is 7, and was 9"),
+        DefinitionChange("source rows: place parts is 5, and was 4"),
+        DefinitionChange("source rows: place rows is 7, and was 9"),
     ]
     assert changes(described(RateSource(rows=9)), described(RateSource(parts=5, rows=7))) == more
 
@@ -448,7 +448,7 @@ def test_code_that_extracts_the_time_is_part_of_the_plan() -> None:
 def test_to_define_a_stream_spark_is_not_imported() -> None:
     program = (
         "import sys\n"
-        "import penstock.streams.stream\n"
+        "import penstock.streams.api.stream\n"
         "assert not {'pyspark', 'pandas', 'py4j'} & set(sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

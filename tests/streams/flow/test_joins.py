@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from penstock.streams.stream import Stream
-from penstock.tables import Table
+from penstock.streams.api.stream import Stream
+from penstock.types.tables import Table
 from tests.streams.flow.support import Clicks, Feed, Nowhere, Source, at, click
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
+from penstock.batch.pipeline import Pipeline, transform
 from penstock.errors import DefinitionError, DuplicateName, TypeMismatch
-from penstock.pipeline import Pipeline, transform
+from penstock.sinks.base import Batch, Target
 from penstock.storage import Storage
 from penstock.store import open_store
-from penstock.streams.sinks.base import Batch, Target
-from penstock.streams.stream import Stream
-from penstock.tables import Table
+from penstock.streams.api.stream import Stream
+from penstock.types.tables import Table
 from tests.streams.flow.support import Clicks, Feed, Kept, Nowhere, Source, click
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from penstock.errors import (
     TypeMismatch,
     UnknownField,
 )
-from penstock.streams.stream import Rows, Stream
-from penstock.tables import Table
+from penstock.streams.api.stream import Rows, Stream
+from penstock.types.tables import Table
 from tests.streams.flow.support import Clicks, Feed, Nowhere, Result, Source, click
 
 if TYPE_CHECKING:

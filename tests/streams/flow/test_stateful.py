@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.errors import BadState, NullInField, PenstockError, TransformFailed, TypeMismatch
-from penstock.streams.flow.settings import spark_settings
-from penstock.streams.flow.sites import Site
-from penstock.streams.flow.stateful import Function, Keeper, encoded
-from penstock.streams.flow.steps import Made
-from penstock.streams.stream import Stream
-from penstock.tables import Table
+from penstock.streams.api.stream import Stream
+from penstock.streams.operators.query import spark_settings
+from penstock.streams.operators.sites import Site
+from penstock.streams.operators.stateful import Function, KeyedFunction, encoded
+from penstock.streams.operators.steps import ExpectedRows
+from penstock.types.tables import Table
 from tests.streams.flow.support import Clicks, Feed, Nowhere, Source, click
 
 if TYPE_CHECKING:
@@ -43,7 +43,9 @@ def add(key: Any, row: dict[str, Any], state: dict[str, Any]) -> tuple[Any, list
 
 
 def handle(function: Function, *rows: dict[str, Any], first: Any = 0, text: str | None = None) -> Any:
-    keeper = Keeper(SITE, function, Made(SITE, "sums", Sums.arrow_schema()), encoded(SITE, "", first))
+    keeper = KeyedFunction(
+        SITE, function, ExpectedRows(SITE, "sums", Sums.arrow_schema()), encoded(SITE, "", first)
+    )
     return keeper.handle(("ann",), [_Row(row) for row in rows or [click("ann", "/a", 0)]], text)
 
 

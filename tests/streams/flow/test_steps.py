@@ -18,9 +18,16 @@ from penstock.errors import (
     UnknownField,
 )
 from penstock.spark.flow import Step
-from penstock.streams.flow.sites import Site
-from penstock.streams.flow.steps import FilterRows, FlatMapRows, Forward, Made, MapBatches, MapRows
-from penstock.tables import Table
+from penstock.streams.operators.sites import Site
+from penstock.streams.operators.steps import (
+    ExpectedRows,
+    FilterRows,
+    FlatMapRows,
+    Forward,
+    MapBatches,
+    MapRows,
+)
+from penstock.types.tables import Table
 from tests.streams.flow.support import Clicks, click
 
 SITE = Site("map(function)", "flows.py:7")
@@ -37,8 +44,8 @@ class Copies(Table):
     at: datetime
 
 
-WORDS = Made(SITE, "words", Words.arrow_schema())
-COPIES = Made(SITE, "copies", Copies.arrow_schema(), time="at")
+WORDS = ExpectedRows(SITE, "words", Words.arrow_schema())
+COPIES = ExpectedRows(SITE, "copies", Copies.arrow_schema(), time="at")
 
 
 def batches(*rows: dict[str, Any]) -> Iterator[pa.RecordBatch]:

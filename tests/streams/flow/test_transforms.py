@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import functions as F
 
+from penstock.batch.pipeline import Resource, Transform, arrow_transform, transform
 from penstock.errors import (
     DefinitionError,
     PenstockError,
@@ -18,9 +19,8 @@ from penstock.errors import (
     UndeclaredWrite,
     UnknownField,
 )
-from penstock.pipeline import Resource, Transform, arrow_transform, transform
-from penstock.streams.stream import Stream
-from penstock.tables import Table, derived
+from penstock.streams.api.stream import Stream
+from penstock.types.tables import Table, derived
 from tests.streams.flow.support import Clicks, Feed, Nowhere, Source, at, click
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from penstock.streams.stream import Stream
-from penstock.tables import Table, derived
+from penstock.streams.api.stream import Stream
+from penstock.types.tables import Table, derived
 from tests.streams.flow.support import Clicks, Counts, Feed, Nowhere, Source, at, click
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from penstock import Table
+from penstock.sinks import ParquetSink
 from penstock.sources import Part, StatefulSource
 from penstock.sources.state import State
-from penstock.streams.sinks import ParquetSink
-from penstock.streams.stream import Stream
+from penstock.streams.api.stream import Stream
 
 FOLDER = os.environ.get("GATED_FOLDER", "")
 PARTS = 12

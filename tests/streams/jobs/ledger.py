@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from penstock import Stream
+from penstock.sinks import ParquetSink
 from penstock.sources import JournalSource
-from penstock.streams.sinks import ParquetSink
-from tests.shuffle.logs import Entries
+from tests.journals.shuffle.logs import Entries
 
 stream = Stream("ledger")
 entries = stream.source(

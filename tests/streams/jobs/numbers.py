@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from penstock import Table
+from penstock.sinks import ParquetSink
 from penstock.sources import RateSource, Ticks
-from penstock.streams.sinks import ParquetSink
-from penstock.streams.stream import Stream
+from penstock.streams.api.stream import Stream
 
 PARTS = int(os.environ.get("NUMBERS_PARTS", "12"))
 ROWS = int(os.environ.get("NUMBERS_ROWS", "1500"))

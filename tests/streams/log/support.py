@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.cluster import barrier as rules
-from penstock.cluster.barrier import Alignment
-from penstock.cluster.commands import Abort, Acquire, Command, Prepare, Publish, Rotate
-from penstock.cluster.keys import Keys
-from penstock.cluster.model import Ack, Barrier, Decision, Kind, Seat, Snapshot
-from penstock.cluster.records import Records
-from penstock.cluster.room import Room
+from penstock.control.cluster.documents.control_document import Room
+from penstock.control.cluster.documents.epoch_records import Records
+from penstock.control.cluster.documents.keys import Keys
+from penstock.control.cluster.rules import barrier as rules
+from penstock.control.cluster.rules.barrier import Alignment
+from penstock.control.cluster.rules.commands import Abort, Acquire, Command, Prepare, Publish, Rotate
+from penstock.control.cluster.rules.model import Barrier, BarrierAck, BarrierKind, Decision, Seat, Snapshot
 from penstock.storage import Storage
 from penstock.store.base import Store
 from penstock.streams.layout import Layout
-from penstock.streams.log import EpochLog
+from penstock.streams.log.epoch_log import EpochLog
 from penstock.streams.model import END, OPEN, SCOPE, Brought, Pointer, RowFile, Standing
 
 SCHEMA = pa.schema(
@@ -51,7 +51,7 @@ class Made:
     def open(self) -> Barrier:
         """Announce an epoch, and leave it at that."""
         number = str(self.room.read().scope(SCOPE).next)
-        self._lead(Prepare(OWNER, 1, SCOPE, Kind.EPOCH, (SEAT,), number))
+        self._lead(Prepare(OWNER, 1, SCOPE, BarrierKind.EPOCH, (SEAT,), number))
         barrier = self.room.read().scope(SCOPE).open
         assert barrier is not None
         return barrier
@@ -107,7 +107,7 @@ class Made:
         standing: Standing | None,
     ) -> Decision:
         scope = self.room.read().scope(SCOPE)
-        ack = Ack(
+        ack = BarrierAck(
             "ann",
             "session-1",
             barrier.epoch,

@@ -8,25 +8,25 @@ import pytest
 
 from penstock.errors import EpochGone, SessionLost, UsageError
 from penstock.store.memory import MemoryStore
-from penstock.streams.holds import Holds
-from penstock.streams.log import EpochLog
-from tests.cluster.support import Clock, until
+from penstock.streams.log.epoch_log import EpochLog
+from penstock.streams.log.readers import ReaderPositions
+from tests.control.cluster.support import Clock, until
 from tests.streams.log.support import Made
 
 
 @pytest.fixture
-def holds(made: Made) -> Holds:
+def holds(made: Made) -> ReaderPositions:
     for _ in range(5):
         made.commit(1)
     made.log.compact(force=True)
-    return Holds(made.log)
+    return ReaderPositions(made.log)
 
 
-def positions(holds: Holds) -> dict[str, int]:
+def positions(holds: ReaderPositions) -> dict[str, int]:
     return {position.reader: position.epoch for position in holds.list()}
 
 
-def test_positions_go_forward(holds: Holds) -> None:
+def test_positions_go_forward(holds: ReaderPositions) -> None:
     holds.begin("copy", 2)
     holds.advance("copy", 1)
     holds.begin("other", 0)
@@ -35,13 +35,13 @@ def test_positions_go_forward(holds: Holds) -> None:
     assert holds.positions() == {4, 0}
 
 
-def test_positions_outlast_the_process(made: Made, holds: Holds) -> None:
+def test_positions_outlast_the_process(made: Made, holds: ReaderPositions) -> None:
     holds.begin("copy", 2)
-    other = Holds(EpochLog(made.store, made.storage, made.layout))
+    other = ReaderPositions(EpochLog(made.store, made.storage, made.layout))
     assert positions(other) == {"copy": 2}
     other.advance("copy", 3)
     holds.advance("copy", 4)
-    Holds(made.log).advance("copy", 1)
+    ReaderPositions(made.log).advance("copy", 1)
     assert positions(holds) == {"copy": 4}
     other.drop("copy")
     holds.advance("copy", 5)
@@ -50,9 +50,9 @@ def test_positions_outlast_the_process(made: Made, holds: Holds) -> None:
     assert positions(holds) == {"copy": 5}
 
 
-def test_who_had_an_output_before_cannot_set_it_back(made: Made, holds: Holds) -> None:
+def test_who_had_an_output_before_cannot_set_it_back(made: Made, holds: ReaderPositions) -> None:
     holds.begin("copy", 1)
-    newer = Holds(EpochLog(made.store, made.storage, made.layout))
+    newer = ReaderPositions(EpochLog(made.store, made.storage, made.layout))
     newer.begin("copy", 2)
     newer.advance("copy", 4)
     holds.begin("copy", 1)
@@ -62,7 +62,7 @@ def test_who_had_an_output_before_cannot_set_it_back(made: Made, holds: Holds) -
     assert holds.begin_at_floor("fresh") == 0
 
 
-def test_a_reader_is_forgotten(holds: Holds) -> None:
+def test_a_reader_is_forgotten(holds: ReaderPositions) -> None:
     holds.begin("copy", 4)
     assert holds.drop("copy")
     assert not holds.drop("copy")
@@ -71,7 +71,7 @@ def test_a_reader_is_forgotten(holds: Holds) -> None:
     assert positions(holds) == {"copy": 4}
 
 
-def test_a_reader_begins_at_its_position(made: Made, holds: Holds) -> None:
+def test_a_reader_begins_at_its_position(made: Made, holds: ReaderPositions) -> None:
     assert holds.enter("early") == 0
     holds.advance("early", 3)
     made.log.raise_floor(lambda view: 3)
@@ -83,7 +83,7 @@ def test_a_reader_begins_at_its_position(made: Made, holds: Holds) -> None:
     assert holds.enter("late") == 2
 
 
-def test_positions_are_reserved_for_outputs(made: Made, holds: Holds) -> None:
+def test_positions_are_reserved_for_outputs(made: Made, holds: ReaderPositions) -> None:
     holds.begin("mine.a", 2)
     holds.reserve({"sums.a": "sums", "sums.a.late": "sums", "copy.a": "copy"})
     assert positions(holds) == {"mine.a": 2, "sums.a": 0, "sums.a.late": 0, "copy.a": 0}
@@ -100,7 +100,7 @@ def test_positions_are_reserved_for_outputs(made: Made, holds: Holds) -> None:
     }
 
 
-def test_an_output_and_a_person_do_not_share_a_position(holds: Holds) -> None:
+def test_an_output_and_a_person_do_not_share_a_position(holds: ReaderPositions) -> None:
     holds.begin("mine.a", 2)
     with pytest.raises(UsageError, match=r"reader mine.a was named by somebody"):
         holds.reserve({"mine.a": "mine"})
@@ -111,7 +111,7 @@ def test_an_output_and_a_person_do_not_share_a_position(holds: Holds) -> None:
     assert positions(holds) == {"mine.a": 2, "sums.a": 0}
 
 
-def test_who_begins_below_the_floor_is_told(made: Made, holds: Holds) -> None:
+def test_who_begins_below_the_floor_is_told(made: Made, holds: ReaderPositions) -> None:
     made.log.raise_floor(lambda view: 4)
     with pytest.raises(EpochGone, match="epoch 3 is not retained"):
         holds.begin("copy", 2)
@@ -120,7 +120,7 @@ def test_who_begins_below_the_floor_is_told(made: Made, holds: Holds) -> None:
 
 
 def test_who_begins_while_it_goes_does_not_keep_the_rest(
-    made: Made, holds: Holds, monkeypatch: pytest.MonkeyPatch
+    made: Made, holds: ReaderPositions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish = holds._publish
 
@@ -135,13 +135,13 @@ def test_who_begins_while_it_goes_does_not_keep_the_rest(
 
 
 def test_who_begins_too_late_leaves_what_another_wrote_meanwhile(
-    made: Made, holds: Holds, monkeypatch: pytest.MonkeyPatch
+    made: Made, holds: ReaderPositions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish = holds._publish
 
     def meanwhile() -> None:
         made.log.raise_floor(lambda view: 4)
-        Holds(EpochLog(made.store, made.storage, made.layout)).advance("copy", 4)
+        ReaderPositions(EpochLog(made.store, made.storage, made.layout)).advance("copy", 4)
         publish()
 
     monkeypatch.setattr(holds, "_publish", meanwhile)
@@ -150,12 +150,12 @@ def test_who_begins_too_late_leaves_what_another_wrote_meanwhile(
     assert positions(holds) == {"copy": 4}
 
 
-def test_names_of_readers(holds: Holds) -> None:
+def test_names_of_readers(holds: ReaderPositions) -> None:
     with pytest.raises(UsageError, match="cannot be the name of a reader"):
         holds.advance("a/b", 1)
 
 
-def test_a_hold_lasts_as_long_as_its_block(made: Made, holds: Holds) -> None:
+def test_a_hold_lasts_as_long_as_its_block(made: Made, holds: ReaderPositions) -> None:
     made.log.raise_floor(lambda view: 3)
     with holds.hold("a test") as view:
         assert view.floor == 3
@@ -164,7 +164,7 @@ def test_a_hold_lasts_as_long_as_its_block(made: Made, holds: Holds) -> None:
     assert list(made.store.scan(made.layout.holds)) == []
 
 
-def test_a_hold_is_kept_alive(holds: Holds) -> None:
+def test_a_hold_is_kept_alive(holds: ReaderPositions) -> None:
     with holds.hold("a test", ttl=0.3):
         deadline = iter(range(1000))
         until(lambda: next(deadline) > 60 and list(holds.held()), "it outlives its ttl", 20)
@@ -173,7 +173,7 @@ def test_a_hold_is_kept_alive(holds: Holds) -> None:
 def test_the_hold_of_a_dead_process_goes(made: Made, tmp_path_factory: pytest.TempPathFactory) -> None:
     clock = Clock()
     other = Made(MemoryStore(clock), tmp_path_factory.mktemp("storage"))
-    holds = Holds(other.log)
+    holds = ReaderPositions(other.log)
     holds.hold_for(other.store.session(30), "a test")
     assert holds.unheld(7) == 1
     clock.move(31)
@@ -182,7 +182,7 @@ def test_the_hold_of_a_dead_process_goes(made: Made, tmp_path_factory: pytest.Te
 
 
 def test_a_hold_that_was_lost_is_an_error(made: Made) -> None:
-    holds = Holds(made.log)
+    holds = ReaderPositions(made.log)
 
     def lose() -> None:
         with holds.hold("a test", ttl=0.2):

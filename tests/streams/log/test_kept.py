@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.cluster.support import CONFIG, SCOPE, World
+from tests.control.cluster.support import CONFIG, SCOPE, World
 
 
 def test_decisions_that_are_needed_outlast_the_history() -> None:

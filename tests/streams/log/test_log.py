@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cluster import codec
-from penstock.cluster.model import Decision, Kind, Outcome
+from penstock.control.cluster.documents import codec
+from penstock.control.cluster.rules.model import BarrierKind, Decision, Outcome
 from penstock.errors import CorruptFile, EpochGone
 from penstock.store.base import Store
-from penstock.streams import log as log_module
-from penstock.streams.log import EpochLog
+from penstock.streams.log import epoch_log as log_module
+from penstock.streams.log.epoch_log import EpochLog
+from penstock.streams.log.segments import LogDocument
+from penstock.streams.log.tail import BrokenChain, chain
 from penstock.streams.model import END, SCOPE
-from penstock.streams.segments import LogDocument
-from penstock.streams.tail import BrokenChain, chain
 from tests.streams.log.support import Made, numbers
 
 
@@ -150,7 +150,7 @@ def test_a_reader_survives_that_segments_are_merged_and_deleted(made: Made) -> N
         list(reader.retained(view))
     calls: list[int] = []
 
-    def read(found: log_module.View) -> list[int]:
+    def read(found: log_module.LogView) -> list[int]:
         calls.append(found.version)
         return numbers(list(reader.retained(view if len(calls) == 1 else found)))
 
@@ -159,7 +159,7 @@ def test_a_reader_survives_that_segments_are_merged_and_deleted(made: Made) -> N
     assert len(calls) == 2
 
 
-def _first(view: log_module.View, log: EpochLog) -> Callable[[], tuple[LogDocument, int]]:
+def _first(view: log_module.LogView, log: EpochLog) -> Callable[[], tuple[LogDocument, int]]:
     """A log that sees the document of ``view`` once, and then as it is."""
     real, seen = log._document, [(view.document, view.version)]
     return lambda: seen.pop() if seen else real()
@@ -190,7 +190,7 @@ def test_a_lost_record_is_an_error_and_not_a_gap(made: Made) -> None:
 
 def test_an_abort_never_stands_for_a_commit() -> None:
     def decision(epoch: int, outcome: Outcome) -> Decision:
-        return Decision(epoch, outcome, Kind.EPOCH, 1, 1, epoch - 1)
+        return Decision(epoch, outcome, BarrierKind.EPOCH, 1, 1, epoch - 1)
 
     commits = {number: decision(number, Outcome.COMMIT) for number in (1, 2, 3)}
     assert [each.epoch for each in chain(commits, 0, 3)] == [1, 2, 3]
@@ -208,7 +208,7 @@ def test_what_a_leader_wrote_that_slept_for_long_is_not_seen(made: Made) -> None
     made.log.compact(force=True)
     expected = made.log.entries(0)
     made.prune(7)
-    late = Decision(6, Outcome.COMMIT, Kind.EPOCH, 1, 1, 5, files=made.records_of(7))
+    late = Decision(6, Outcome.COMMIT, BarrierKind.EPOCH, 1, 1, 5, files=made.records_of(7))
     made.store.cas(made.records.keys.epoch(SCOPE, 6), 0, codec.encode_decision(late))
     made.commit(1)
     assert EpochLog(made.store, made.storage, made.layout).entries(0)[:-1] == expected

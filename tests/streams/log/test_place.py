@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from penstock.config.tls import Tls
 from penstock.errors import UsageError
 from penstock.streams.place import Place
-from penstock.tls import Tls
 
 
 @pytest.mark.parametrize("tls", [None, Tls("ca.pem", "cert.pem", "key.pem")])

@@ -8,14 +8,15 @@ from dataclasses import replace
 import pytest
 
 from penstock.errors import CorruptFile, EpochGone, StreamMismatch
-from penstock.streams import peek, registry
-from penstock.streams.flow.rows import Rows
-from penstock.streams.holds import Holds
+from penstock.streams import registry
+from penstock.streams.api.rows import Rows
+from penstock.streams.api.stream import Stream
+from penstock.streams.log.readers import ReaderPositions
+from penstock.streams.log.retention import LogRetention
+from penstock.streams.outputs.running_outputs import reserve
 from penstock.streams.registry import StreamRecord, open_stream
-from penstock.streams.reserving import reserve
-from penstock.streams.retention import Keeper
-from penstock.streams.stream import Stream
-from penstock.tables import Table
+from penstock.streams.views import preview
+from penstock.types.tables import Table
 from tests.streams.flow.support import Nowhere, Source
 from tests.streams.log.support import NOON, Made
 
@@ -44,10 +45,10 @@ def test_what_an_output_needs_stays_until_it_begins(made: Made) -> None:
     stream = defined("sums", "copy")
     opened(made, stream)
     reserve(made.log, stream)
-    holds = Holds(made.log)
+    holds = ReaderPositions(made.log)
     for _ in range(4):
         made.commit(1)
-    keeper = Keeper(made.log, age=1.0, size=1 << 30, clock=lambda: NOON.timestamp() + 3600)
+    keeper = LogRetention(made.log, age=1.0, size=1 << 30, clock=lambda: NOON.timestamp() + 3600)
     holds.advance("sums.numbers", 4)
     assert keeper.tidy().floor == 1
     holds.advance("copy.numbers", 2)
@@ -68,7 +69,7 @@ def test_a_look_at_rows_that_go_meanwhile(
         made.commit(1)
     made.log.compact(force=True)
     record = StreamRecord("ticks", made.layout.id, {"sources": {"numbers": {}}}, "")
-    read: Callable[..., object] = peek._read_ipc
+    read: Callable[..., object] = preview._read_ipc
 
     def too_late(*arguments: object) -> object:
         made.storage.delete(made.layout.epoch_rows(1))
@@ -76,6 +77,6 @@ def test_a_look_at_rows_that_go_meanwhile(
             made.log.raise_floor(lambda view: 2)
         return read(*arguments)
 
-    monkeypatch.setattr(peek, "_read_ipc", too_late)
+    monkeypatch.setattr(preview, "_read_ipc", too_late)
     with pytest.raises(EpochGone if floor_moves else CorruptFile):
-        peek.rows(made.store, made.storage, record, "numbers", epoch=1)
+        preview.rows(made.store, made.storage, record, "numbers", epoch=1)

@@ -10,13 +10,13 @@ import pytest
 
 from penstock.errors import EpochGone
 from penstock.store.memory import MemoryStore
-from penstock.streams import retention, sweeping
-from penstock.streams.holds import Holds
 from penstock.streams.layout import GROUP, epoch_of
-from penstock.streams.log import EpochLog, View
+from penstock.streams.log import retention, sweeping
+from penstock.streams.log.epoch_log import EpochLog, LogView
+from penstock.streams.log.readers import ReaderPositions
+from penstock.streams.log.retention import MARGIN, LogRetention, retain
 from penstock.streams.model import Brought, Epoch, Pointer, Standing
-from penstock.streams.retention import MARGIN, Keeper, retain
-from tests.cluster.support import Clock
+from tests.control.cluster.support import Clock
 from tests.streams.log.support import NOON, Made, numbers
 
 HOUR = 3600.0
@@ -71,9 +71,9 @@ def test_only_as_much_is_read_as_is_let_go() -> None:
     assert asked == [2, 4]
 
 
-def keeper(made: Made, *, age: float = HOUR, size: int = PLENTY, hours: float = 0) -> Keeper:
+def keeper(made: Made, *, age: float = HOUR, size: int = PLENTY, hours: float = 0) -> LogRetention:
     log = EpochLog(made.store, made.storage, made.layout)
-    return Keeper(log, age=age, size=size, clock=lambda: NOW + hours * HOUR)
+    return LogRetention(log, age=age, size=size, clock=lambda: NOW + hours * HOUR)
 
 
 def rows(made: Made) -> set[int]:
@@ -112,7 +112,7 @@ def test_what_is_too_much_goes(made: Made) -> None:
 def test_what_a_reader_needs_stays(made: Made) -> None:
     for _ in range(6):
         made.commit(1)
-    holds = Holds(made.log)
+    holds = ReaderPositions(made.log)
     holds.begin("copy", 3)
     holds.begin("far", 5)
     assert keeper(made, hours=2).tidy().floor == 4
@@ -128,7 +128,7 @@ def test_what_a_reader_needs_stays(made: Made) -> None:
 def test_what_a_batch_read_holds_stays(made: Made) -> None:
     for _ in range(4):
         made.commit(1)
-    with Holds(made.log).hold("a test"):
+    with ReaderPositions(made.log).hold("a test"):
         assert keeper(made, hours=2).tidy().floor == 5, "the log goes on"
         assert rows(made) == portions(made) == {1, 2, 3, 4}
         for _ in range(MARGIN + GROUP):
@@ -143,11 +143,11 @@ def test_readers_that_overlap_for_ever_do_not_keep_everything(tmp_path: Path) ->
     """A dashboard reads every minute, and what it read is held for ten."""
     clock = Clock()
     made = Made(MemoryStore(clock), tmp_path / "storage")
-    keeping = Keeper(made.log, age=120.0, size=PLENTY, clock=lambda: NOW + clock())
+    keeping = LogRetention(made.log, age=120.0, size=PLENTY, clock=lambda: NOW + clock())
     began = clock()
     for minute in range(60):
         number = made.commit(1, at=NOON + timedelta(seconds=clock()))
-        view = Holds(made.log).hold_for(made.store.session(600), "a dashboard")
+        view = ReaderPositions(made.log).hold_for(made.store.session(600), "a dashboard")
         assert set(range(view.floor, number + 1)) <= rows(made)
         keeping.tidy()
         assert made.log.floor >= number - 3
@@ -161,14 +161,14 @@ def test_a_hold_that_begins_while_files_are_deleted(made: Made, monkeypatch: pyt
     for number in range(1, 5):
         made.commit(1, at=NOON + timedelta(hours=number))
     keeping, views = keeper(made, hours=3.5), []
-    unheld = keeping._holds.unheld
+    unheld = keeping._readers.unheld
 
     def then_somebody_comes(floor: int) -> int:
         found = unheld(floor)
-        views.append(Holds(made.log).hold_for(made.store.session(30), "a test"))
+        views.append(ReaderPositions(made.log).hold_for(made.store.session(30), "a test"))
         return found
 
-    monkeypatch.setattr(keeping._holds, "unheld", then_somebody_comes)
+    monkeypatch.setattr(keeping._readers, "unheld", then_somebody_comes)
     keeping.tidy()
     assert [view.floor for view in views] == [3]
     assert rows(made) == {3, 4}
@@ -181,10 +181,10 @@ def test_a_reader_that_begins_while_retention_is_under_way_is_heeded(
     for _ in range(4):
         made.commit(1)
     made.log.compact(force=True)
-    late = Holds(EpochLog(made.store, made.storage, made.layout))
+    late = ReaderPositions(EpochLog(made.store, made.storage, made.layout))
     begun: list[str] = []
     keeping = keeper(made, hours=2)
-    read = keeping._holds.positions
+    read = keeping._readers.positions
 
     def then_somebody_comes() -> frozenset[int]:
         found = read()
@@ -193,7 +193,7 @@ def test_a_reader_that_begins_while_retention_is_under_way_is_heeded(
             late.begin("copy", 0)
         return found
 
-    monkeypatch.setattr(keeping._holds, "positions", then_somebody_comes)
+    monkeypatch.setattr(keeping._readers, "positions", then_somebody_comes)
     assert keeping.tidy().floor == 1
     assert rows(made) == {1, 2, 3, 4}
 
@@ -248,7 +248,7 @@ def test_many_groups_are_cleared_as_a_whole(made: Made) -> None:
     for number in (1, GROUP, 2 * GROUP - 1, 2 * GROUP, 2 * GROUP + 9, 2 * GROUP + 10):
         made.bring(number, 1, 0)
     made.log.compact(force=True)
-    Holds(made.log).begin("copy", 2 * GROUP + 8)
+    ReaderPositions(made.log).begin("copy", 2 * GROUP + 8)
     assert keeper(made, hours=2).tidy().floor == 2 * GROUP + 9
     assert rows(made) == portions(made) == {2 * GROUP + 9, 2 * GROUP + 10}
 
@@ -310,6 +310,22 @@ def test_states_that_a_decision_refers_to_stay_however_old(made: Made) -> None:
     assert made.files(made.layout.listings) == {old.listing.path}  # type: ignore[union-attr]
 
 
+def test_rows_of_a_job_beside_the_epochs_stay_while_it_is_under_way(made: Made) -> None:
+    def path(number: int) -> str:
+        return f"{made.layout.polled}/{number:016}-ann-1-0-0-numbers.arrow"
+
+    for _ in range(MARGIN + 20):
+        made.commit(standing=Standing(beside=2))
+    newest = made.log.committed()
+    for number in (1, 2, newest):
+        made.storage.write(path(number), b"rows")
+    keeper(made).tidy()
+    assert made.files(made.layout.polled) == {path(2), path(newest)}
+    made.commit(standing=Standing())
+    keeper(made).tidy()
+    assert made.files(made.layout.polled) == {path(newest)}
+
+
 def test_merged_segments_are_deleted_unless_somebody_reads_them(made: Made) -> None:
     for _ in range(8):
         made.bare(1)
@@ -318,11 +334,11 @@ def test_merged_segments_are_deleted_unless_somebody_reads_them(made: Made) -> N
     for _ in range(MARGIN):
         made.bare(1)
     keeping = keeper(made)
-    with Holds(made.log).hold("a test"):
+    with ReaderPositions(made.log).hold("a test"):
         keeping.tidy()
         assert len(made.files(made.layout.log)) == 9
         # Who comes later does not need them.
-        Holds(made.log).hold_for(made.store.session(600), "another")
+        ReaderPositions(made.log).hold_for(made.store.session(600), "another")
     keeping._swept_at = 0
     keeping.tidy()
     named = {segment.pointer.path for segment in made.log.view().document.segments}
@@ -332,7 +348,7 @@ def test_merged_segments_are_deleted_unless_somebody_reads_them(made: Made) -> N
 
 def test_a_segment_that_is_about_to_be_named_is_not_lost(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     """The keeper lists it before its writer names it."""
-    from penstock.streams import log as log_module
+    from penstock.streams.log import epoch_log as log_module
 
     for _ in range(MARGIN + 3):
         made.bare(1)
@@ -365,5 +381,5 @@ def test_a_round_with_nothing_to_do_is_cheap(made: Made, monkeypatch: pytest.Mon
 def test_a_view_of_the_log_says_how_large_it_is(made: Made, tmp_path: Path) -> None:
     for _ in range(3):
         made.commit(3)
-    view: View = made.log.view()
+    view: LogView = made.log.view()
     assert view.size == sum(path.stat().st_size for path in (tmp_path / "storage").rglob("*.arrow"))

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from penstock.storage import Storage
 from penstock.store.base import Document
 from penstock.store.memory import MemoryStore
-from penstock.streams import segments as segments_module
-from penstock.streams.log import COMPACT_EVERY, EpochLog
+from penstock.streams.log import segments as segments_module
+from penstock.streams.log.epoch_log import COMPACT_EVERY, EpochLog
+from penstock.streams.log.segments import FULL, MANY, SMALL, Epochs, LogDocument, LogSegment, merged_from
 from penstock.streams.model import SCOPE, Pointer
-from penstock.streams.segments import FULL, MANY, SMALL, Epochs, LogDocument, Segment, merged_from
 from tests.streams.log.support import Made, numbers
 
 if TYPE_CHECKING:
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 POINTER = Pointer("streams/ticks-0a1b2c3d/log/0000000000000001-0000000000004096-01234567.json", "a" * 64)
 
 
-def segment(first: int, epochs: int) -> Segment:
-    return Segment(POINTER, first, first + epochs - 1, epochs, epochs, epochs)
+def segment(first: int, epochs: int) -> LogSegment:
+    return LogSegment(POINTER, first, first + epochs - 1, epochs, epochs, epochs)
 
 
-def grown(sizes: list[int]) -> tuple[list[Segment], int]:
+def grown(sizes: list[int]) -> tuple[list[LogSegment], int]:
     """The segments after appending so many epochs each time, and how many epochs were written in all."""
-    found: list[Segment] = []
+    found: list[LogSegment] = []
     first, written = 1, 0
     for size in sizes:
         fresh = segment(first, size)

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from penstock.errors import CorruptFile, UsageError
 from penstock.storage import FileRecord
-from penstock.streams import rows, schemas
+from penstock.streams.log import row_files, schemas
+from penstock.streams.log.row_files import WantedRows, balanced, gathered
+from penstock.streams.log.schemas import END_OF_TIME, arrow_schema, end_row
+from penstock.streams.log.source_options import ReadOptions
 from penstock.streams.model import RowFile
-from penstock.streams.options import ReadOptions
 from penstock.streams.place import Place
-from penstock.streams.rows import Wanted, balanced, gathered
-from penstock.streams.schemas import END_OF_TIME, arrow_schema, end_row
-from penstock.tables import Precision, Table, spark_schema
+from penstock.types.tables import Precision, Table, spark_schema
 from tests.streams.log.support import SCHEMA, Made
 
 MEGABYTE = 1 << 20
@@ -65,8 +65,8 @@ def test_short_batches_are_joined(sizes: list[int]) -> None:
 def test_rows_are_counted_whatever_is_seen_at_a_time(words: list[list[str | None]], at_once: int) -> None:
     batches = [pa.RecordBatch.from_pydict({"word": pa.array(each, pa.string())}) for each in words]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(rows, "_COUNTED_ROWS", at_once)
-        found = [row for batch in rows.counted(iter(batches), "n") for row in batch.to_pylist()]
+        patched.setattr(row_files, "_COUNTED_ROWS", at_once)
+        found = [row for batch in row_files.counted(iter(batches), "n") for row in batch.to_pylist()]
     total: Counter[str | None] = Counter()
     for row in found:
         total[row["word"]] += row["n"]
@@ -85,7 +85,7 @@ def test_rows_are_counted_whatever_is_seen_at_a_time(words: list[list[str | None
 )
 def test_keys_of_every_kind_are_counted(values: list[object], groups: int) -> None:
     batch = pa.RecordBatch.from_pydict({"key": pa.array(values), "other": pa.array(["x"] * len(values))})
-    found = pa.Table.from_batches(rows.counted(iter([batch, batch]), "n"))
+    found = pa.Table.from_batches(row_files.counted(iter([batch, batch]), "n"))
     assert found.num_rows == groups
     assert sum(found["n"].to_pylist()) == 2 * len(values)
     assert found.schema.field("key").type == batch.schema.field("key").type
@@ -99,10 +99,10 @@ def test_the_rows_of_a_source_with_some_columns(made: Made) -> None:
     ]
     brought = [made.portion(1, files)]
     for wanted, keys in (
-        (Wanted("numbers", ("key",)), range(5)),
-        (Wanted("others", ("key",)), range(5, 8)),
-        (Wanted("numbers", ("key",), late=True), range(8, 10)),
-        (Wanted("nothing", ("key",)), range(0)),
+        (WantedRows("numbers", ("key",)), range(5)),
+        (WantedRows("others", ("key",)), range(5, 8)),
+        (WantedRows("numbers", ("key",), late=True), range(8, 10)),
+        (WantedRows("nothing", ("key",)), range(0)),
     ):
         batches = list(wanted.batches(made.storage, wanted.files(made.storage, brought)))
         assert [key for batch in batches for key in batch["key"].to_pylist()] == list(keys)
@@ -116,7 +116,7 @@ def test_a_row_file_that_is_missing_or_torn_is_named(made: Made) -> None:
     made.storage.write(short.record.path, made.storage.read(made.file(1, "numbers", 4).record.path))
     for broken in (torn, missing, short):
         with pytest.raises(CorruptFile, match=broken.record.path):
-            list(Wanted("numbers", ("key",)).batches(made.storage, [broken]))
+            list(WantedRows("numbers", ("key",)).batches(made.storage, [broken]))
 
 
 # schemas

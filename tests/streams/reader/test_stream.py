@@ -13,15 +13,15 @@ from pyspark.sql import functions as F
 
 from penstock.errors import CorruptFile, EpochGone, PenstockError, StreamError, UsageError
 from penstock.spark.faults import decode
-from penstock.streams.holds import Holds
+from penstock.streams.log.readers import ReaderPositions
+from penstock.streams.log.retention import LogRetention
+from penstock.streams.log.schemas import COUNT, END_OF_TIME
+from penstock.streams.log.source_options import ReadOptions
+from penstock.streams.log.spark_source import EpochStreamReader, read_stream
 from penstock.streams.model import RowFile
-from penstock.streams.options import ReadOptions
 from penstock.streams.place import Place
-from penstock.streams.reader import EpochStreamReader, read_stream
-from penstock.streams.retention import Keeper
-from penstock.streams.schemas import COUNT, END_OF_TIME
-from penstock.tables import spark_schema
-from tests.cluster.support import until
+from penstock.types.tables import spark_schema
+from tests.control.cluster.support import until
 from tests.streams.log.support import NOON, SCHEMA, Made
 
 if TYPE_CHECKING:
@@ -93,13 +93,13 @@ def test_only_committed_epochs_are_seen_and_each_once(
 def test_a_restarted_query_goes_on_and_what_it_needs_is_kept(
     made: Made, query: Query, read: Callable[..., DataFrame]
 ) -> None:
-    keeper = Keeper(made.log, age=1.0, size=1 << 30, clock=lambda: LATER)
+    keeper = LogRetention(made.log, age=1.0, size=1 << 30, clock=lambda: LATER)
     for _ in range(3):
         made.commit(10)
     frame = read(reader="copy", columns=["key"])
     assert keys(query.run(frame)) == list(range(30))
     # Spark says that a batch is done when it begins the next one.
-    (position,) = Holds(made.log).list()
+    (position,) = ReaderPositions(made.log).list()
     assert (position.reader, position.epoch) == ("copy", 0)
     made.commit(10)
     keeper.tidy()
@@ -119,7 +119,7 @@ def test_a_reader_without_a_name_may_come_too_late(
     query.run(read())
     for _ in range(3):
         made.commit(10)
-    Keeper(made.log, age=1.0, size=1 << 30, clock=lambda: LATER).tidy()
+    LogRetention(made.log, age=1.0, size=1 << 30, clock=lambda: LATER).tidy()
     made.commit(10)
     failure = query.failure(read())
     assert isinstance(failure, EpochGone)
@@ -133,7 +133,7 @@ def test_a_reader_that_is_new_says_so_where_epochs_are_gone(
 ) -> None:
     for _ in range(3):
         made.commit(10)
-    Keeper(made.log, age=1.0, size=1 << 30, clock=lambda: LATER).tidy()
+    LogRetention(made.log, age=1.0, size=1 << 30, clock=lambda: LATER).tidy()
     made.commit(10)
     failure = query.failure(read(reader="mine"))
     assert isinstance(failure, EpochGone)
@@ -144,11 +144,11 @@ def test_a_reader_that_is_new_says_so_where_epochs_are_gone(
 def test_an_output_begins_where_its_position_was_reserved(
     made: Made, query: Query, read: Callable[..., DataFrame]
 ) -> None:
-    holds = Holds(made.log)
+    holds = ReaderPositions(made.log)
     holds.reserve({"sums.numbers": "sums"})
     for _ in range(3):
         made.commit(10)
-    Keeper(made.log, age=1.0, size=1 << 30, clock=lambda: LATER).tidy()
+    LogRetention(made.log, age=1.0, size=1 << 30, clock=lambda: LATER).tidy()
     assert made.log.floor == 1, "it has not begun, and needs everything"
     assert keys(query.run(read(reader="sums.numbers", output="sums"))) == list(range(30))
 
@@ -193,7 +193,7 @@ def test_a_running_query_follows_commits(made: Made, read: Callable[..., DataFra
             until(lambda: len(found) >= count or query.exception(), "the rows arrive")  # noqa: B023
         assert (query.exception(), sorted(found)) == (None, list(range(9)))
         made.commit(1)
-        until(lambda: Holds(made.log).list()[0].epoch >= 8, "the position follows")
+        until(lambda: ReaderPositions(made.log).list()[0].epoch >= 8, "the position follows")
     finally:
         query.stop()
 

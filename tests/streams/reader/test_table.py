@@ -10,12 +10,12 @@ import pytest
 
 from penstock.errors import CorruptFile, EpochGone, UsageError
 from penstock.spark.faults import decode
-from penstock.streams import schemas
-from penstock.streams.holds import Holds
+from penstock.streams.log import schemas
+from penstock.streams.log.batch_table import Pin, cut_table, pinned, read_table
+from penstock.streams.log.readers import ReaderPositions
+from penstock.streams.log.retention import LogRetention
+from penstock.streams.log.spark_source import EpochSource
 from penstock.streams.place import Place
-from penstock.streams.reader import EpochSource
-from penstock.streams.retention import Keeper
-from penstock.streams.tabular import Pin, cut_table, pinned, read_table
 from tests.streams.log.support import NOON, SCHEMA, Made
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ def test_epochs_that_are_not_there(spark: SparkSession, made: Made) -> None:
     with pytest.raises(UsageError, match="no epoch 5") as caught:
         table(spark, made, 5)
     assert "newest committed epoch is 4" in str(caught.value)
-    Holds(made.log).begin("copy", 2)
-    Keeper(made.log, age=1.0, size=1 << 30, clock=lambda: LATER).tidy()
+    ReaderPositions(made.log).begin("copy", 2)
+    LogRetention(made.log, age=1.0, size=1 << 30, clock=lambda: LATER).tidy()
     assert keys(table(spark, made, 3)) == [2]
     with pytest.raises(EpochGone, match="epoch 2 is not retained"):
         table(spark, made, 2)
@@ -76,7 +76,7 @@ def test_epochs_that_are_not_there(spark: SparkSession, made: Made) -> None:
 def test_a_pinned_epoch_stays_while_it_is_read(spark: SparkSession, made: Made) -> None:
     for _ in range(3):
         made.commit(2)
-    keeper = Keeper(made.log, age=1.0, size=1 << 30, clock=lambda: LATER)
+    keeper = LogRetention(made.log, age=1.0, size=1 << 30, clock=lambda: LATER)
     with pinned(made.store, made.storage, made.layout, 2) as pin:
         frame = table(spark, made, pin)
         made.commit(2)
@@ -115,7 +115,7 @@ def test_the_source_reads_tables_too(spark: SparkSession, made: Made, place: Pla
         reader.option("atEpoch", "9").load().collect()
     assert isinstance(decode(caught.value), UsageError)
     # Nobody says when a query ends: the files that it needs are held for a while.
-    Keeper(made.log, age=1.0, size=1 << 30, clock=lambda: LATER).tidy()
+    LogRetention(made.log, age=1.0, size=1 << 30, clock=lambda: LATER).tidy()
     assert made.log.floor == 4
     assert len(made.files(made.layout.rows)) == 3
 

@@ -6,11 +6,21 @@
 
 from __future__ import annotations
 
-from penstock.inputs.conform import check_schema, conform
-from penstock.inputs.model import Input, InputFile, Options
-from penstock.inputs.registry import check_unchanged, drop, load, names, register
-from penstock.inputs.splits import Split, splits
-from penstock.inputs.whole import Whole, whole_files
+from penstock.batch.inputs.conform import check_schema, conform
+from penstock.batch.inputs.model import Input, InputFile, Options
+from penstock.batch.inputs.registry import (
+    check_unchanged,
+    drop,
+    drop_leftovers,
+    facts,
+    load,
+    names,
+    register,
+    take,
+)
+from penstock.batch.inputs.replaced import sweep as sweep_replaced
+from penstock.batch.inputs.splits import Split, splits
+from penstock.batch.inputs.whole import Whole, whole_files
 
 __all__ = [
     "Input",
@@ -22,9 +32,13 @@ __all__ = [
     "check_unchanged",
     "conform",
     "drop",
+    "drop_leftovers",
+    "facts",
     "load",
     "names",
     "register",
     "splits",
+    "sweep_replaced",
+    "take",
     "whole_files",
 ]

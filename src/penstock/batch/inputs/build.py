@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import json
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.batch.inputs.conform import check_schema
+from penstock.batch.inputs.counting import count
+from penstock.batch.inputs.formats.base import Facts, make_format
+from penstock.batch.inputs.formats.text import TextFormat
+from penstock.batch.inputs.index import write_index
+from penstock.batch.inputs.model import Input, InputFile, describe, digest_of, new_id
 from penstock.errors import BadInput
-from penstock.inputs.conform import check_schema
-from penstock.inputs.counting import count
-from penstock.inputs.formats.base import Facts, make_format
-from penstock.inputs.formats.text import TextFormat
-from penstock.inputs.index import write_index
-from penstock.inputs.model import Input, InputFile, describe, digest_of
+from penstock.types.tables import ZONE, zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
 
-    from penstock.inputs.draft import Draft
-    from penstock.inputs.files import Stamp
+    from penstock.batch.inputs.draft import Draft
+    from penstock.batch.inputs.files import FileStamp
     from penstock.storage import Storage
 
 
@@ -30,17 +32,13 @@ def build(
 ) -> Input:
     """Read what must be read, and write the file list and the index to storage."""
     filled = next((stamp for stamp in draft.stamps if stamp.bytes), None)
-    if filled is None:
-        raise _no_rows(draft)
     text_schema = _text_schema(draft, filled)
     declared = draft.declared is not None
     reader = make_format(draft.format, draft.options, text_schema, declared=declared)
-    if isinstance(reader, TextFormat):
+    if isinstance(reader, TextFormat) and filled is not None:
         reader.probe(filled, draft.declared.names if draft.declared is not None else reader.schema.names)
     facts = count(spark, reader, draft.stamps)
     total = sum(fact.rows for fact in facts)
-    if total == 0:
-        raise _no_rows(draft)
     schema = _delivered(draft, facts)
     made = Input(
         name=name,
@@ -55,20 +53,40 @@ def build(
         files=tuple(_files(draft, facts)),
         identity=draft.identity,
         digest=digest_of(draft.identity, [fact.rows for fact in facts], schema),
+        id=new_id(),
     )
     write_index(storage, f"{made.folder}/index.arrow", facts)
-    storage.write(f"{made.folder}/files.json", json.dumps(made.details(), separators=(",", ":")).encode())
+    _write_details(storage, made)
     return made
 
 
-def _text_schema(draft: Draft, filled: Stamp) -> pa.Schema | None:
+def recut(storage: Storage, registered: Input, partition_rows: int) -> Input:
+    """The same files as a registration of its own, with other partitions. Nothing is counted again."""
+    made = replace(registered, partition_rows=partition_rows, id=new_id())
+    with suppress(FileNotFoundError):  # whoever reads it says that it is lost
+        storage.write(f"{made.folder}/index.arrow", storage.read(f"{registered.folder}/index.arrow"))
+    _write_details(storage, made)
+    return made
+
+
+def _write_details(storage: Storage, made: Input) -> None:
+    storage.write(f"{made.folder}/files.json", made.encoded_details())
+
+
+def _text_schema(draft: Draft, filled: FileStamp | None) -> pa.Schema | None:
+    """How text is parsed; without a byte of it, as the table says that it will be."""
     if draft.format not in ("csv", "jsonl"):
         return None
+    if filled is None and draft.declared is None:
+        raise BadInput(
+            f"{draft.source} is empty: nothing tells which columns it has",
+            hint="declare a table for it, or write a header",
+        )
     if draft.format == "csv":
-        from penstock.inputs.formats.delimited import csv_schema
+        from penstock.batch.inputs.formats.delimited import csv_schema
 
-        return csv_schema(filled, draft.options, draft.declared)
-    from penstock.inputs.formats.jsonl import jsonl_schema
+        return csv_schema(filled, draft.options, draft.declared) if filled else draft.declared
+    from penstock.batch.inputs.formats.jsonl import jsonl_schema
 
     return jsonl_schema(filled, draft.declared)
 
@@ -113,9 +131,10 @@ def _files(draft: Draft, facts: Sequence[Facts]) -> list[InputFile]:
     return files
 
 
-def _no_rows(draft: Draft) -> BadInput:
-    return BadInput(f"{draft.source} has no rows", hint="an input needs at least one row")
-
-
 def _plain(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([field.remove_metadata() for field in schema])
+    return pa.schema([_plain_field(field) for field in schema])
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    zone = zone_of(field)
+    return field.with_metadata({ZONE: zone.encode()}) if zone else field.remove_metadata()

@@ -13,7 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as t
 
+from penstock.core.ranges import counted
 from penstock.errors import BadInput, TypeMismatch
+from penstock.types.tables import zone_of
+
+_SAYS_ZONE = r"(?i)\d[t ]\d{2}.*(z|[+-]\d{2}(:?\d{2})?)$"
+_TYPE = "declare the field with the file's type, and convert it in a transform"
+_LOCAL = "declare the field with Timestamp(naive=True), and convert it in a transform"
 
 
 def check_schema(file_schema: pa.Schema, table_schema: pa.Schema, *, file: str) -> None:
@@ -58,19 +64,19 @@ def conform(
             continue
         array = batch.column(index)
         try:
-            array = _cast(array, field.type)
+            array = _cast(array, field.type, zone_of(field))
         except _ImpossibleError as error:
             raise TypeMismatch(f"{file}, column {field.name}: {error}") from None
         except pa.ArrowInvalid as error:
             raise BadInput(
                 f"{file}, column {field.name}, rows {row}-{row + batch.num_rows}: a value does not fit "
                 f"{field.type}: {error}",
-                hint="declare the field with the file's type, and convert it in a transform",
+                hint=_LOCAL if zone_of(field) else _TYPE,
             ) from error
         if (bad := _first_null(array, field)) is not None:
             place, path = bad
             raise BadInput(
-                f"{file}, row {row + place}: {path} is null, and its table does not allow that",
+                f"{file}, {counted(row + place)}: {path} is null, and its table does not allow that",
                 hint=f"declare {path} Optional, or mend the file",
             )
         arrays.append(array)
@@ -92,7 +98,7 @@ def fits(source: pa.DataType, target: pa.DataType) -> bool:
     if t.is_timestamp(source):
         return bool(t.is_timestamp(target) and (source.tz is None or target.tz is not None))
     if _is_text(source):
-        return _is_text(target) or bool(t.is_date32(target) or t.is_time(target))
+        return _is_text(target) or bool(t.is_date32(target) or t.is_time(target) or t.is_timestamp(target))
     if _is_bytes(source):
         return _is_bytes(target) or _is_text(target)
     return _nested_fits(source, target)
@@ -134,11 +140,16 @@ class _ImpossibleError(Exception):
     """No value of the one type can be read as the other."""
 
 
-def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
+def _cast(array: pa.Array, target: pa.DataType, zone: str | None = None) -> pa.Array:
     if array.type.equals(target):
         return array
     if not fits(array.type, target):
         raise _ImpossibleError(f"{array.type} in the file cannot be read as {target}")
+    if _is_text(array.type) and t.is_timestamp(target) and target.tz is not None:
+        return _instants(array, target, zone or "UTC")
+    if zone and t.is_timestamp(array.type) and array.type.tz is None:
+        # A time that a change of clocks made twice, or left out, is an error and not a guess.
+        array = pc.assume_timezone(array, zone)
     if t.is_null(array.type):
         return pa.nulls(len(array), target)
     if t.is_dictionary(array.type):
@@ -148,6 +159,14 @@ def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
     if t.is_nested(target):
         return _cast_list(array, target)
     return pc.cast(array, target, safe=True)
+
+
+def _instants(texts: pa.Array, target: pa.TimestampType, zone: str) -> pa.Array:
+    """Texts as instants: some may say their zone, and the others are local times of ``zone``."""
+    says = pc.match_substring_regex(texts, _SAYS_ZONE)
+    said = pc.cast(pc.if_else(says, texts, None), target)
+    local = pc.cast(pc.if_else(says, None, texts), pa.timestamp(target.unit))
+    return pc.coalesce(said, pc.cast(pc.assume_timezone(local, zone), target))
 
 
 def _cast_struct(array: pa.StructArray, target: pa.StructType) -> pa.Array:

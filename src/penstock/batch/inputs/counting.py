@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from penstock.batch.inputs.files import FileStamp, ensure_unchanged
+from penstock.batch.inputs.formats.base import Facts, Format
+from penstock.batch.inputs.model import schema_from_text, schema_to_text
 from penstock.errors import BadInput
-from penstock.inputs.files import Stamp, ensure_unchanged
-from penstock.inputs.formats.base import Facts, Format
-from penstock.inputs.model import schema_from_text, schema_to_text
 from penstock.spark.faults import carried, decode
 from penstock.spark.flow import Batches
 
@@ -28,7 +28,7 @@ _MOST_TASKS = 2000
 _ANSWER = "file long, facts binary"
 
 
-def count(spark: SparkSession | None, reader: Format, files: Sequence[Stamp]) -> list[Facts]:
+def count(spark: SparkSession | None, reader: Format, files: Sequence[FileStamp]) -> list[Facts]:
     """Facts about every file, in order. Little work, or no session: done here and now."""
     little = sum(f.bytes for f in files) <= _LITTLE_TEXT if reader.text else len(files) <= _FEW_FOOTERS
     if spark is None or little:
@@ -36,7 +36,7 @@ def count(spark: SparkSession | None, reader: Format, files: Sequence[Stamp]) ->
     return _count_on_executors(spark, reader, files)
 
 
-def facts_of(reader: Format, file: Stamp) -> Facts:
+def facts_of(reader: Format, file: FileStamp) -> Facts:
     """Facts about one file, which must not change meanwhile."""
     try:
         facts = reader.facts(file)
@@ -51,7 +51,7 @@ def facts_of(reader: Format, file: Stamp) -> Facts:
     return facts
 
 
-def _count_on_executors(spark: SparkSession, reader: Format, files: Sequence[Stamp]) -> list[Facts]:
+def _count_on_executors(spark: SparkSession, reader: Format, files: Sequence[FileStamp]) -> list[Facts]:
     seeds = spark.range(0, len(files), 1, min(len(files), _MOST_TASKS))
     try:
         answers = seeds.mapInArrow(_Counter(reader, tuple(files)), _ANSWER).collect()
@@ -65,7 +65,7 @@ class _Counter:
     """A task that learns the facts about its share of the files."""
 
     reader: Format
-    files: tuple[Stamp, ...]
+    files: tuple[FileStamp, ...]
 
     def __call__(self, seeds: Batches) -> Batches:
         with carried("counting"):

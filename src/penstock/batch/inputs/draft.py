@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
+from penstock.batch.inputs.files import (
+    FileStamp,
+    changed,
+    find,
+    guess_format,
+    listed,
+    refuse_compressed,
+    stamps,
+)
+from penstock.batch.inputs.materialise import write_frame, write_table
+from penstock.batch.inputs.model import Input, Options, describe, identity_of, schema_digest
 from penstock.errors import BadInput, UsageError
-from penstock.inputs.files import Stamp, changed, find, guess_format, listed, refuse_compressed, stamps
-from penstock.inputs.materialise import write_frame, write_table
-from penstock.inputs.model import Input, Options, describe, identity_of, schema_digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,7 +42,7 @@ class Draft:
     format: str
     options: Options
     declared: pa.Schema | None
-    stamps: tuple[Stamp, ...]
+    stamps: tuple[FileStamp, ...]
     records: tuple[FileRecord, ...]
     identity: str
 
@@ -66,8 +74,6 @@ def make_draft(
             raise UsageError(f"input {name!r}: {kind} is a format of files, and no file was given")
         text, records = _materialise(storage, name, source)
         kind = "arrow"
-        if not records:
-            raise BadInput(f"input {name!r}: {text} without rows", hint="an input needs at least one row")
         found = stamps([storage.location(record.path) for record in records])
         files = [stamp for stamp in found if stamp is not None]
     parsed = Options.parse(kind, options)
@@ -134,7 +140,7 @@ def _materialise(storage: Storage, name: str, source: Any) -> tuple[str, list[Fi
     )
 
 
-def _refuse_layered(source: str, files: Sequence[Stamp], declared: pa.Schema | None) -> None:
+def _refuse_layered(source: str, files: Sequence[FileStamp], declared: pa.Schema | None) -> None:
     """Folders named ``key=value`` hold a column that the files do not: it must not get lost."""
     for file in files:
         below = file.path.removeprefix(source.rstrip("/"))

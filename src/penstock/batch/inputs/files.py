@@ -40,7 +40,7 @@ _FORMATS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Stamp:
+class FileStamp:
     """A file as it was seen: an absolute path or an URL, its size, its last modification."""
 
     path: str
@@ -53,7 +53,7 @@ def is_url(path: str) -> bool:
     return "://" in path and not path.startswith("file://")
 
 
-def find(source: str) -> list[Stamp]:
+def find(source: str) -> list[FileStamp]:
     """The data files that a path, a folder, a glob pattern or an URL stands for, sorted by name.
 
     Folders are walked to the bottom; names that begin with ``_`` or ``.`` are left out, as Spark
@@ -68,7 +68,7 @@ def find(source: str) -> list[Stamp]:
     return sorted(found, key=lambda stamp: stamp.path)
 
 
-def guess_format(files: Sequence[Stamp]) -> str:
+def guess_format(files: Sequence[FileStamp]) -> str:
     """The format that the file names say; `BadInput` when they say none, or more than one."""
     first = _format_of(files[0].path)
     for file in files[1:]:
@@ -81,7 +81,7 @@ def guess_format(files: Sequence[Stamp]) -> str:
     return first
 
 
-def refuse_compressed(files: Sequence[Stamp]) -> None:
+def refuse_compressed(files: Sequence[FileStamp]) -> None:
     """Text must be cut into row ranges, which a compressed stream does not allow."""
     for file in files:
         name = urlsplit(file.path).path if is_url(file.path) else file.path
@@ -92,9 +92,9 @@ def refuse_compressed(files: Sequence[Stamp]) -> None:
             )
 
 
-def stamps(paths: Sequence[str]) -> list[Stamp | None]:
+def stamps(paths: Sequence[str]) -> list[FileStamp | None]:
     """Every file as it is now; None for one that is not there."""
-    remote: dict[str, Stamp | None] = {}
+    remote: dict[str, FileStamp | None] = {}
     by_place: dict[str, list[str]] = {}
     for path in paths:
         if is_url(path):
@@ -104,11 +104,11 @@ def stamps(paths: Sequence[str]) -> list[Stamp | None]:
         infos = filesystem.get_file_info([_resolve(url)[1] for url in urls])
         for url, info in zip(urls, infos, strict=True):
             there = info.type == fs.FileType.File
-            remote[url] = Stamp(url, info.size or 0, info.mtime_ns or 0) if there else None
+            remote[url] = FileStamp(url, info.size or 0, info.mtime_ns or 0) if there else None
     return [remote[path] if is_url(path) else _stat(path) for path in paths]
 
 
-def changed(expected: Stamp, now: Stamp | None) -> str | None:
+def changed(expected: FileStamp, now: FileStamp | None) -> str | None:
     """What is different about a file, in words; None when nothing is."""
     if now is None:
         return f"{expected.path}: missing"
@@ -120,7 +120,7 @@ def changed(expected: Stamp, now: Stamp | None) -> str | None:
     return f"{expected.path}: {', '.join(words)}" if words else None
 
 
-def ensure_unchanged(expected: Sequence[Stamp], input_name: str | None) -> None:
+def ensure_unchanged(expected: Sequence[FileStamp], input_name: str | None) -> None:
     """Raise `InputChanged`, naming the files, unless all of them are as they were.
 
     Without a name they are files that are being registered.
@@ -163,7 +163,7 @@ def open_file(path: str, *, immutable: bool = False) -> pa.NativeFile:
     return pa.memory_map(path) if immutable else pa.OSFile(path)
 
 
-def _find_local(source: str) -> Iterator[Stamp]:
+def _find_local(source: str) -> Iterator[FileStamp]:
     root = Path(source).expanduser().resolve()
     if root.exists():
         yield from _below(root)
@@ -175,7 +175,7 @@ def _find_local(source: str) -> Iterator[Stamp]:
         raise BadInput(f"there is no file or folder {root}", hint="check the path")
 
 
-def _below(root: Path) -> Iterator[Stamp]:
+def _below(root: Path) -> Iterator[FileStamp]:
     paths = [str(root)] if root.is_file() else _walk(root)
     yield from (stamp for stamp in map(_stat, paths) if stamp is not None)
 
@@ -186,15 +186,15 @@ def _walk(root: Path) -> Iterator[str]:
         yield from (f"{folder}/{name}" for name in names if not _hidden(name))
 
 
-def _stat(path: str) -> Stamp | None:
+def _stat(path: str) -> FileStamp | None:
     try:
         status = Path(path).stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return Stamp(path, status.st_size, status.st_mtime_ns)
+    return FileStamp(path, status.st_size, status.st_mtime_ns)
 
 
-def _find_remote(source: str) -> Iterator[Stamp]:
+def _find_remote(source: str) -> Iterator[FileStamp]:
     if glob.has_magic(urlsplit(source).path):
         raise UsageError(
             f"{source}: patterns work for local paths only", hint="name the folder that holds the files"
@@ -202,7 +202,7 @@ def _find_remote(source: str) -> Iterator[Stamp]:
     filesystem, root = _resolve(source)
     info = filesystem.get_file_info(root)
     if info.type == fs.FileType.File:
-        yield Stamp(source, info.size or 0, info.mtime_ns or 0)
+        yield FileStamp(source, info.size or 0, info.mtime_ns or 0)
         return
     url = urlsplit(source)
     selector = fs.FileSelector(root, recursive=True, allow_not_found=True)
@@ -210,7 +210,7 @@ def _find_remote(source: str) -> Iterator[Stamp]:
         below = info.path[len(root) :].strip("/")
         if info.type == fs.FileType.File and not any(map(_hidden, below.split("/"))):
             path = urlunsplit(url._replace(path=f"{url.path.rstrip('/')}/{below}"))
-            yield Stamp(path, info.size or 0, info.mtime_ns or 0)
+            yield FileStamp(path, info.size or 0, info.mtime_ns or 0)
 
 
 def _hidden(name: str) -> bool:
@@ -218,7 +218,7 @@ def _hidden(name: str) -> bool:
 
 
 def _format_of(path: str) -> str:
-    refuse_compressed([Stamp(path, 0, 0)])
+    refuse_compressed([FileStamp(path, 0, 0)])
     suffix = PurePosixPath(urlsplit(path).path if is_url(path) else path).suffix.lower()
     try:
         return _FORMATS[suffix]

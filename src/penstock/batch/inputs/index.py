@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from penstock.core.arrow_data import sound
 from penstock.errors import CorruptFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.inputs.formats.base import Facts
-    from penstock.inputs.model import Input
-    from penstock.inputs.scan import Offsets
+    from penstock.batch.inputs.formats.base import Facts
+    from penstock.batch.inputs.model import Input
+    from penstock.batch.inputs.scan import Offsets
     from penstock.storage import Storage
 
 _SCHEMA = pa.schema([pa.field("row", pa.int64(), False), pa.field("place", pa.int64(), False)])
@@ -45,7 +46,7 @@ def read_index(storage: Storage, registered: Input) -> Index:
     path = f"{registered.folder}/index.arrow"
     try:
         return _read(storage, path)
-    except (FileNotFoundError, pa.ArrowInvalid) as error:
+    except (FileNotFoundError, pa.ArrowException, IndexError, ValueError) as error:
         raise CorruptFile(
             f"{storage.location(path)}, the index of input {registered.name!r}, is missing or damaged",
             hint="register the input again with replace=True",
@@ -55,5 +56,5 @@ def read_index(storage: Storage, registered: Input) -> Index:
 @lru_cache(maxsize=16)
 def _read(storage: Storage, path: str) -> Index:
     with storage.open(path) as source:
-        batch = pa.ipc.open_file(source).get_batch(0)
+        batch = sound(pa.ipc.open_file(source).get_batch(0))
         return Index(batch.column(0).to_numpy(), batch.column(1).to_numpy())

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.inputs.model import folder
+from penstock.batch.inputs.model import folder
 from penstock.spark import records
 from penstock.spark.faults import carried, decode
 from penstock.spark.flow import Batches
 from penstock.storage import FileRecord, Storage
-from penstock.tables import spark_schema
+from penstock.types.tables import spark_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,8 @@ def write_table(storage: Storage, name: str, table: pa.Table) -> list[FileRecord
     """The table as Arrow IPC files, in row order."""
     place = _new_place(name)
     written = []
-    for number, begin in enumerate(range(0, table.num_rows, _FILE_ROWS)):
+    # A table without rows is one file, which tells its columns.
+    for number, begin in enumerate(range(0, max(table.num_rows, 1), _FILE_ROWS)):
         # Equal tables give equal files, however their columns were cut into chunks.
         part = table.slice(begin, _FILE_ROWS).combine_chunks()
         batches = iter(part.to_batches(max_chunksize=_BATCH_ROWS))
@@ -49,6 +50,9 @@ def write_frame(storage: Storage, name: str, frame: DataFrame) -> list[FileRecor
         written = records.collected(frame.mapInArrow(task, spark_schema(records.SCHEMA)).collect())
     except Exception as error:
         raise decode(error) from error
+    if not written:
+        # A frame without rows is one file, which tells its columns.
+        return [_write(storage, f"{place}/empty.arrow", frame.limit(0).toArrow().schema, iter(()))]
     kept = {record.path for record in written}
     for path, _ in storage.list(place):
         if path not in kept:

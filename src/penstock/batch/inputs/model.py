@@ -6,15 +6,17 @@ import base64
 import difflib
 import hashlib
 import json
+import secrets
 from bisect import bisect_right
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.batch.inputs.files import FileStamp
+from penstock.core.ranges import Range
 from penstock.errors import UsageError
-from penstock.inputs.files import Stamp
-from penstock.ranges import Range
+from penstock.types.tables import zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -78,8 +80,8 @@ class InputFile:
     sha256: str = ""
 
     @property
-    def stamp(self) -> Stamp:
-        return Stamp(self.path, self.bytes, self.mtime_ns)
+    def stamp(self) -> FileStamp:
+        return FileStamp(self.path, self.bytes, self.mtime_ns)
 
     @property
     def end(self) -> int:
@@ -108,10 +110,12 @@ class Input:
     files: tuple[InputFile, ...]
     identity: str
     digest: str
+    id: str = ""
+    """Tells this registration from an earlier one of the same name, also of the same files."""
 
     @property
     def partitions(self) -> int:
-        """How many partitions there are; the last one may be shorter."""
+        """How many partitions there are; the last one may be shorter, and without rows there is none."""
         return -(-self.total_rows // self.partition_rows)
 
     def partition(self, number: int) -> Range:
@@ -120,6 +124,11 @@ class Input:
             raise UsageError(f"input {self.name!r} has partitions 0 to {self.partitions - 1}, not {number}")
         begin = number * self.partition_rows
         return Range(begin, min(begin + self.partition_rows, self.total_rows))
+
+    @property
+    def whole(self) -> Range | None:
+        """All rows; None if there are none."""
+        return Range(0, self.total_rows) if self.total_rows else None
 
     def covering(self, rows: Range) -> Iterator[InputFile]:
         """The files that hold rows of the range, in order."""
@@ -135,12 +144,14 @@ class Input:
     @property
     def folder(self) -> str:
         """Where, in storage, its file list and index are."""
-        return f"{folder(self.name)}/{self.identity[:32]}"
+        # One that was made before registrations had ids has none in its folder's name.
+        return f"{folder(self.name)}/{self.identity[:32]}{f'-{self.id}' if self.id else ''}"
 
     def document(self) -> dict[str, Any]:
         """What the store keeps: small, however many files and columns there are."""
         return {
             "layout": LAYOUT,
+            "id": self.id,
             "name": self.name,
             "format": self.format,
             "source": self.source,
@@ -151,7 +162,11 @@ class Input:
             "identity": self.identity,
             "digest": self.digest,
             "details": f"{self.folder}/files.json",
+            "details_sha256": hashlib.sha256(self.encoded_details()).hexdigest(),
         }
+
+    def encoded_details(self) -> bytes:
+        return json.dumps(self.details(), separators=(",", ":")).encode()
 
     def details(self) -> dict[str, Any]:
         """What goes to storage beside the index."""
@@ -183,6 +198,7 @@ class Input:
             files=tuple(InputFile(*values) for values in details["files"]),
             identity=document["identity"],
             digest=document["digest"],
+            id=document.get("id", ""),
         )
 
 
@@ -191,12 +207,16 @@ def folder(name: str) -> str:
     return f"inputs/{name}"
 
 
+def new_id() -> str:
+    return secrets.token_hex(4)
+
+
 def document_key(name: str) -> str:
     return f"inputs/{name}"
 
 
 def identity_of(
-    kind: str, files: list[Stamp] | list[str], options: Options, declared: pa.Schema | None
+    kind: str, files: list[FileStamp] | list[str], options: Options, declared: pa.Schema | None
 ) -> str:
     """A hash of all that decides what reading delivers, and that is known before any file is read.
 
@@ -212,7 +232,9 @@ def digest_of(identity: str, rows: list[int], schema: pa.Schema) -> str:
 
 
 def schema_digest(schema: pa.Schema) -> str:
-    return _hash(schema.to_string(show_field_metadata=False, show_schema_metadata=False))
+    text = schema.to_string(show_field_metadata=False, show_schema_metadata=False)
+    zones = {field.name: zone for field in schema if (zone := zone_of(field))}
+    return _hash([text, zones] if zones else text)
 
 
 def describe(field: pa.Field) -> str:

@@ -19,7 +19,7 @@ class LoneReturnError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class TextRecords:
     """The records of a text: each is ``text[starts[i]:ends[i]]``, its line end included.
 
     ``consumed`` is where the first incomplete record begins.
@@ -30,7 +30,7 @@ class Records:
     consumed: int
 
 
-def csv_records(text: bytes, delimiter: str, quote: str, *, final: bool) -> Records:
+def csv_records(text: bytes, delimiter: str, quote: str, *, final: bool) -> TextRecords:
     """Records of CSV text that begins at a record; a quoted line break does not end one.
 
     Blank lines are not records, and a quote inside an unquoted field is an ordinary character:
@@ -49,17 +49,17 @@ def csv_records(text: bytes, delimiter: str, quote: str, *, final: bool) -> Reco
     return _records(data, ends + 1, final=final and not inside, blank_spaces=False)
 
 
-def json_records(text: bytes, *, final: bool) -> Records:
+def json_records(text: bytes, *, final: bool) -> TextRecords:
     """Records of JSON-lines text that begins at a record; lines of white space are not records."""
     data = np.frombuffer(text, dtype=np.uint8)
     return _records(data, np.flatnonzero(data == _NEWLINE) + 1, final=final, blank_spaces=True)
 
 
-def _records(data: npt.NDArray[np.uint8], ends: Offsets, *, final: bool, blank_spaces: bool) -> Records:
+def _records(data: npt.NDArray[np.uint8], ends: Offsets, *, final: bool, blank_spaces: bool) -> TextRecords:
     if final and len(data) and (not len(ends) or ends[-1] != len(data)):
         ends = np.append(ends, len(data))
     if not len(ends):
-        return Records(ends, ends, 0)
+        return TextRecords(ends, ends, 0)
     starts = np.concatenate((np.zeros(1, dtype=ends.dtype), ends[:-1]))
     first = data[starts]
     second = data[np.minimum(starts + 1, ends - 1)]
@@ -68,7 +68,7 @@ def _records(data: npt.NDArray[np.uint8], ends: Offsets, *, final: bool, blank_s
         # Few lines begin with white space, so that looking at each of them costs nothing.
         for i in np.flatnonzero(np.isin(first, _BLANK) & ~blank):
             blank[i] = bool(np.isin(data[starts[i] : ends[i]], _BLANK).all())
-    return Records(starts[~blank], ends[~blank], int(ends[-1]))
+    return TextRecords(starts[~blank], ends[~blank], int(ends[-1]))
 
 
 def _outside(positions: Offsets, quotes: Offsets | None) -> Offsets:

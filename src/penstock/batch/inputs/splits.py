@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from penstock.batch.inputs.conform import check_schema, conform
+from penstock.batch.inputs.files import ensure_unchanged
+from penstock.batch.inputs.formats.base import FilePiece, make_format
+from penstock.batch.inputs.index import Index, read_index
 from penstock.errors import BadInput, PenstockError, UsageError
-from penstock.inputs.conform import check_schema, conform
-from penstock.inputs.files import ensure_unchanged
-from penstock.inputs.formats.base import Piece, make_format
-from penstock.inputs.index import Index, read_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.inputs.model import Input, InputFile, Options
-    from penstock.ranges import Range
+    from penstock.batch.inputs.model import Input, InputFile, Options
+    from penstock.core.ranges import Range
     from penstock.storage import Storage
 
 BATCH_ROWS = 65_536
@@ -36,7 +36,7 @@ class Split:
     text_schema: pa.Schema | None
     declared: bool
     schema: pa.Schema
-    pieces: tuple[Piece, ...]
+    pieces: tuple[FilePiece, ...]
 
     @property
     def rows(self) -> int:
@@ -65,12 +65,14 @@ class Split:
 def splits(
     registered: Input,
     storage: Storage,
-    rows: Range,
+    rows: Range | None,
     tasks: int,
     columns: Sequence[str] | None = None,
     schema: pa.Schema | None = None,
 ) -> list[Split]:
     """Cut a row range for at most ``tasks`` tasks; the splits' rows, in order, are the range's.
+
+    None are the rows of an input that has none.
 
     A cut is moved to a nearby place where a file can be entered (a row group, say), so that two
     tasks need not decode the same rows. ``schema`` is what the batches shall conform to, by
@@ -80,6 +82,8 @@ def splits(
         raise UsageError(f"a range cannot be read by {tasks} tasks")
     target = _project(registered, schema if schema is not None else registered.schema, columns)
     check_schema(registered.schema, target, file=f"input {registered.name!r}")
+    if rows is None:
+        return []
     index = read_index(storage, registered)
     files = list(registered.covering(rows))
     cuts = _cuts(rows, tasks, _entries(files, index, rows))
@@ -139,14 +143,14 @@ def _cuts(rows: Range, tasks: int, entries: Sequence[int]) -> list[int]:
     return sorted({rows.begin, *even.tolist(), rows.end})
 
 
-def _piece(file: InputFile, index: Index, begin: int, end: int, text: bool) -> Piece:
+def _piece(file: InputFile, index: Index, begin: int, end: int, text: bool) -> FilePiece:
     begin, end = begin - file.start, end - file.start
     rows = index.rows[file.mark : file.mark + file.marks]
     first = int(np.searchsorted(rows, begin, side="right")) - 1
     last = int(np.searchsorted(rows, end, side="left"))
     chosen = slice(first, last + 1, 1 if text else last - first)
     places = index.places[file.mark : file.mark + file.marks]
-    return Piece(
+    return FilePiece(
         file=file.stamp,
         begin=begin,
         end=end,
@@ -157,7 +161,7 @@ def _piece(file: InputFile, index: Index, begin: int, end: int, text: bool) -> P
 
 
 @contextmanager
-def _watching(input_name: str, piece: Piece) -> Iterator[None]:
+def _watching(input_name: str, piece: FilePiece) -> Iterator[None]:
     ensure_unchanged([piece.file], input_name)
     try:
         yield

@@ -13,10 +13,10 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.inputs.files import Stamp, ensure_unchanged, is_url
-from penstock.inputs.model import Input, InputFile
-from penstock.ranges import Range
-from penstock.spark.footers import has_nulls
+from penstock.batch.inputs.files import FileStamp, ensure_unchanged, is_url
+from penstock.batch.inputs.model import Input, InputFile
+from penstock.core.ranges import Range
+from penstock.spark.jvm_parquet import has_nulls
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Whole:
     """The files to be read by Spark, and the rows of the range that they do not hold."""
 
     name: str
-    files: tuple[Stamp, ...]
+    files: tuple[FileStamp, ...]
     rest: tuple[Range, ...]
 
     @property
@@ -56,7 +56,7 @@ def _eligible(file: InputFile, schema: pa.Schema) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _exact(file: Stamp, schema: pa.Schema) -> bool:
+def _exact(file: FileStamp, schema: pa.Schema) -> bool:
     try:
         parquet = pq.ParquetFile(file.path)
     except (OSError, pa.ArrowException):

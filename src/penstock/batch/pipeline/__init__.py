@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from penstock.pipeline.dataset import Dataset
-from penstock.pipeline.pipeline import DatasetFactory, Pipeline
-from penstock.pipeline.resources import Resource
-from penstock.pipeline.stages import Bound, Stage
-from penstock.pipeline.transforms import Retry, Transform, arrow_transform, transform
+from penstock.batch.pipeline.dataset import Dataset
+from penstock.batch.pipeline.pipeline import DatasetFactory, Pipeline
+from penstock.batch.pipeline.resources import Resource
+from penstock.batch.pipeline.stages import Bound, Stage
+from penstock.batch.pipeline.transforms import Retry, Transform, arrow_transform, transform
 
 __all__ = [
     "Bound",

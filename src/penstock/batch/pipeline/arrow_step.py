@@ -9,6 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.batch.pipeline.retry import attempt, is_transient
+from penstock.batch.pipeline.stages import ROW
+from penstock.batch.pipeline.transforms import Retry
 from penstock.errors import (
     PenstockError,
     TransformFailed,
@@ -17,9 +20,7 @@ from penstock.errors import (
     UndeclaredWrite,
     UnknownField,
 )
-from penstock.pipeline.retry import attempt, is_transient
-from penstock.pipeline.stages import ROW
-from penstock.pipeline.transforms import Retry
+from penstock.spark.faults import raised_at
 from penstock.spark.fitting import fit, unchanged
 from penstock.spark.flow import Batches
 
@@ -167,7 +168,10 @@ class ArrowStep:
 
     def _failed(self, error: Exception) -> PenstockError:
         tried = f" {self.retry.times + 1} times" if is_transient(error, self.retry) else ""
-        return self._error(TransformFailed, f"raised{tried} {type(error).__name__}: {error}")
+        where = raised_at(error, self.location)
+        return TransformFailed(
+            f"{where}: transform {self.name} raised{tried} {type(error).__name__}: {error}"
+        )
 
     def _error(self, kind: type[PenstockError], what: str, hint: str | None = None) -> PenstockError:
         return kind(f"{self.location}: transform {self.name} {what}", hint=hint)

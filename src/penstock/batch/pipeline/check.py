@@ -15,6 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock.batch.pipeline.fingerprint.modules import of_project
+from penstock.batch.pipeline.schemas import widens
+from penstock.batch.pipeline.stages import Bound
 from penstock.errors import (
     DefinitionError,
     PenstockError,
@@ -23,14 +26,12 @@ from penstock.errors import (
     UndeclaredWrite,
     UnknownField,
 )
-from penstock.pipeline.fingerprint import of_project
-from penstock.pipeline.schemas import widens
-from penstock.pipeline.stages import Bound
 from penstock.spark.session import empty_frame
-from penstock.tables import Table, spark_type
+from penstock.types.tables import Table, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
 
 # Stands for all fields that the transform did not declare: it has to come out as it went in.
@@ -162,8 +163,17 @@ def check_columns(bound: Bound, table: type[Table], frame: DataFrame, given: Ite
                 TypeMismatch,
                 f"makes {name}.{column.name} a {column.dataType.simpleString()}, "
                 f"but it is declared as {want.simpleString()}",
-                hint=f'cast it: .cast("{want.simpleString()}"), or change the declaration',
+                hint=_mend(column.dataType, want),
             )
+
+
+def _mend(have: DataType, want: DataType) -> str:
+    if have.typeName() == "timestamp_ntz" and want.typeName() == "timestamp":
+        return (
+            'it has no zone: say where it is local with F.to_utc_timestamp(column, "Europe/Berlin"), '
+            "or declare it as Annotated[datetime, Timestamp(naive=True)]"
+        )
+    return f'cast it: .cast("{want.simpleString()}"), or change the declaration'
 
 
 def _empty(spark: SparkSession, table: type[Table], bound: Bound) -> DataFrame:

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.batch.pipeline.arrow_step import ArrowStep
+from penstock.batch.pipeline.check import Unchecked, check_columns, check_transform, results
+from penstock.batch.pipeline.dataset import Dataset
+from penstock.batch.pipeline.resources import Handles
+from penstock.batch.pipeline.retry import attempt, is_transient
+from penstock.batch.pipeline.schemas import same, widens
+from penstock.batch.pipeline.stages import Bound, Stage
 from penstock.errors import DefinitionError, PenstockError, TransformFailed, TypeMismatch, UsageError
-from penstock.pipeline.arrow_step import ArrowStep
-from penstock.pipeline.check import Unchecked, check_columns, check_transform, results
-from penstock.pipeline.dataset import Dataset
-from penstock.pipeline.handles import Handles
-from penstock.pipeline.retry import attempt, is_transient
-from penstock.pipeline.schemas import same, widens
-from penstock.pipeline.stages import Bound, Stage
-from penstock.spark.faults import found
+from penstock.spark.faults import found, raised_at
 from penstock.spark.flow import Flow
-from penstock.tables import Table, spark_type
+from penstock.types.tables import Table, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.pipeline.pipeline import Pipeline
+    from penstock.batch.pipeline.pipeline import Pipeline
 
 Flows = Mapping[str, Flow]
 Resources = Mapping[str, Any]
@@ -151,8 +151,9 @@ class Executor:
             if fault := found(error):
                 raise fault from error
             what = str(error).splitlines()[0] if str(error) else ""
+            where = raised_at(error, transform.location)
             raise TransformFailed(
-                f"{transform.location}: transform {bound.name} raised {type(error).__name__}: {what}"
+                f"{where}: transform {bound.name} raised {type(error).__name__}: {what}"
             ) from error
         made = {}
         for name, frame in results(bound, returned).items():
@@ -236,7 +237,7 @@ def run_on(pipeline: Pipeline, dataset: Dataset, spark: SparkSession | None) -> 
     session = spark or dataset.spark or SparkSession.getActiveSession()
     if session is None:
         raise UsageError(
-            "no Spark session is active", hint="pass spark=…, for example penstock.spark.start()"
+            "no Spark session is active", hint="pass spark=…, for example penstock.start_spark()"
         )
     executor = Executor(session, pipeline)
     resources = resources_by_stage(pipeline, dataset.resources)

@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+from penstock.batch.pipeline.resources import Resource
+from penstock.batch.pipeline.stages import Bound, Stage, bind, derive, live
+from penstock.batch.pipeline.transforms import Transform
+from penstock.core.names import RULE, is_name
 from penstock.errors import DefinitionError, DuplicateName, TypeMismatch, UnknownField
-from penstock.names import RULE, is_name
-from penstock.pipeline.resources import Resource
-from penstock.pipeline.stages import Bound, Stage, bind, derive, live
-from penstock.pipeline.transforms import Transform
-from penstock.tables import Table, TableMeta
+from penstock.types.tables import Table, TableMeta
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.pipeline.check import Unchecked
-    from penstock.pipeline.dataset import Dataset
+    from penstock.batch.pipeline.check import Unchecked
+    from penstock.batch.pipeline.dataset import Dataset
 
 _named: WeakValueDictionary[str, Pipeline] = WeakValueDictionary()
 
@@ -88,13 +88,13 @@ class Pipeline:
 
         Returns those that can only be checked when they first run, each with the reason.
         """
-        from penstock.pipeline.execute import Executor, resources_by_stage
+        from penstock.batch.pipeline.execute import Executor, resources_by_stage
 
         return Executor(spark, self).check(resources_by_stage(self, {}))
 
     def run_on(self, dataset: Dataset, *, spark: SparkSession | None = None) -> Dataset:
         """Run all stages on a dataset, without this pipeline's own inputs, outputs and checkpoints."""
-        from penstock.pipeline.execute import run_on
+        from penstock.batch.pipeline.execute import run_on
 
         return run_on(self, dataset, spark)
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import TypeVar
 
+from penstock.batch.pipeline.transforms import Retry
 from penstock.errors import TransformFailed, TransientError, WorkerLost
-from penstock.pipeline.transforms import Retry
 
 T = TypeVar("T")
 

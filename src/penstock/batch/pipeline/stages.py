@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from penstock.batch.pipeline.resources import Resource
+from penstock.batch.pipeline.transforms import Touched, Transform
 from penstock.errors import DefinitionError, DuplicateName, TypeMismatch, UnknownField
-from penstock.pipeline.resources import Resource
-from penstock.pipeline.transforms import Touched, Transform
-from penstock.tables import Field, Table, TableMeta
+from penstock.types.tables import Field, Table, TableMeta
 
 # The set of rows counts as one more field of a table: whoever touches the table reads it, and who
 # drops rows writes it. So a filter never shares a stage with an aggregation of the same table.

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import update_wrapper
 from typing import Any, Literal
 
+from penstock.batch.pipeline.resources import Resource
 from penstock.errors import DefinitionError
-from penstock.pipeline.resources import Resource
-from penstock.tables import Field, Table, TableMeta
+from penstock.types.tables import Field, Table, TableMeta
 
 Form = Literal["frame", "arrow"]
 Touched = Field | Resource | type[Table] | Any

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from penstock.runner.events import Event, Report
-from penstock.runner.options import Checkpointing, EveryNStages, EveryStage, Never, RunnerConfig
-from penstock.runner.output import Output
-from penstock.runner.runner import Runner
-from penstock.runner.verification import Verification, verify
+from penstock.batch.runner.events import Event, Report
+from penstock.batch.runner.runner import Runner
+from penstock.batch.runs.options import Checkpointing, EveryNStages, EveryStage, Never, RunnerConfig
+from penstock.batch.runs.output import Output
+from penstock.batch.runs.verification import Verification, verify
 
 __all__ = [
     "Checkpointing",

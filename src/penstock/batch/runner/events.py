@@ -7,16 +7,17 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from penstock.core.ranges import Range
 from penstock.errors import PenstockError
-from penstock.ranges import Range
 
 _log = logging.getLogger("penstock")
 
-Kind = Literal[
+EventKind = Literal[
     "claimed",  # a partition is ours
     "resumed",  # it goes on from a checkpoint
     "set-aside",  # a checkpoint was not used, and why
     "stage",  # a stage is done
+    "writing",  # all stages are planned: the rest is computed, and written as output
     "retry",  # a transient error, tried again
     "acked",  # its output is published
     "lost",  # somebody else has it now
@@ -30,7 +31,7 @@ Kind = Literal[
 class Event:
     """Something happened to a partition."""
 
-    kind: Kind
+    kind: EventKind
     instance: str
     partition: Range
     token: int

@@ -13,11 +13,11 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from penstock.claims import Board, Claim
+from penstock.control.claims import Board, Claim
+from penstock.core.clocks import now
+from penstock.core.ranges import Range
 from penstock.errors import FencedError, PenstockError, SessionLost, StoreUnavailable
-from penstock.ranges import Range
 from penstock.store import Session, Store
-from penstock.store.clock import now
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 class Hold:
     """A claim in this process. Once it is lost it stays lost."""
 
-    def __init__(self, claim: Claim, lease: Lease) -> None:
+    def __init__(self, claim: Claim, lease: InstanceLease) -> None:
         self.claim = claim
         self._lease = lease
         self._why: FencedError | None = None
@@ -67,7 +67,7 @@ class Hold:
                 self.released.wait(_PAUSE)
 
 
-class Lease:
+class InstanceLease:
     """The session of an instance and the claims that live by it."""
 
     def __init__(
@@ -95,7 +95,7 @@ class Lease:
         self._session = store.session(ttl)
         self._thread = threading.Thread(target=self._loop, name="penstock-lease", daemon=True)
 
-    def __enter__(self) -> Lease:
+    def __enter__(self) -> InstanceLease:
         self._on_session(self._session)
         self._thread.start()
         return self

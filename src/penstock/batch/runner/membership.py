@@ -7,11 +7,11 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from penstock.cluster.keys import Keys
-from penstock.cluster.model import MAX_CAPACITY, Member
-from penstock.cluster.roster import Roster
+from penstock.control.cluster.documents.keys import Keys
+from penstock.control.cluster.documents.members import Roster
+from penstock.control.cluster.rules.model import MAX_CAPACITY, Member
+from penstock.core.clocks import wall_clock
 from penstock.errors import PenstockError
-from penstock.stamps import wall_clock
 from penstock.store import Session, Store
 
 _log = logging.getLogger(__name__)

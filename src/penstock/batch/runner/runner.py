@@ -10,8 +10,25 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from penstock import __version__, inputs
-from penstock.claims import Board, Claim, State
+from penstock import __version__
+from penstock.batch import inputs
+from penstock.batch.inputs import Input
+from penstock.batch.inputs.model import schema_to_text
+from penstock.batch.pipeline import DatasetFactory, Pipeline
+from penstock.batch.pipeline.execute import Executor, resources_by_stage
+from penstock.batch.runner.breaker import Breaker
+from penstock.batch.runner.events import Ending, Event, EventKind, Listener, Report, logged
+from penstock.batch.runner.lease import Hold, InstanceLease
+from penstock.batch.runner.membership import Membership
+from penstock.batch.runner.places import check_places, trouble
+from penstock.batch.runner.signals import stopping_on_signals
+from penstock.batch.runner.work import Bench, ClaimWork, fingerprint
+from penstock.batch.runs import gc, runs
+from penstock.batch.runs.options import RunnerConfig
+from penstock.batch.runs.runs import Run
+from penstock.control.claims import Board, Claim, PartitionState
+from penstock.core.clocks import wall_clock
+from penstock.core.failpoints import reach
 from penstock.errors import (
     CodeChanged,
     DefinitionError,
@@ -22,26 +39,12 @@ from penstock.errors import (
     PenstockError,
     SessionLost,
     SparkLost,
-    StorageFull,
     StoreUnavailable,
     UsageError,
 )
-from penstock.failpoints import reach
-from penstock.inputs import Input
-from penstock.pipeline import DatasetFactory, Pipeline
-from penstock.pipeline.execute import Executor, resources_by_stage
-from penstock.runner import gc, runs
-from penstock.runner.events import Ending, Event, Kind, Listener, Report, logged
-from penstock.runner.lease import Hold, Lease
-from penstock.runner.membership import Membership
-from penstock.runner.options import RunnerConfig
-from penstock.runner.runs import Run
-from penstock.runner.signals import stopping_on_signals
-from penstock.runner.work import Bench, Work, fingerprint
 from penstock.spark.faults import decode
 from penstock.spark.session import cancel_tag, conform, is_alive, job_tag, start
 from penstock.spark.sharing import check_shared
-from penstock.stamps import wall_clock
 from penstock.storage import Storage
 from penstock.store import Store
 
@@ -53,6 +56,8 @@ _HALTING = (HaltError, InputChanged, DefinitionError, CodeChanged)
 _KEPT_EVENTS = 1000
 # Seconds for which a store that does not answer is waited for.
 _PATIENCE = 60.0
+# Seconds before a partition that has failed is tried again, twice as many each time.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 
 
 class Runner:
@@ -60,7 +65,7 @@ class Runner:
 
     Any number of runners, in any number of processes, may work on the same run: start them with the
     same pipeline, store, storage and run name. The inputs must be registered under the names of the
-    pipeline's input tables (see `penstock.inputs.register`). In the main thread, SIGTERM and Ctrl-C
+    pipeline's input tables (see `penstock.batch.inputs.register`). In the main thread, SIGTERM and Ctrl-C
     stop it like `stop`, unless ``handle_signals`` is False.
     """
 
@@ -88,10 +93,11 @@ class Runner:
         self._stopping = threading.Event()
         self._halted: PenstockError | None = None
         self._lock = threading.Lock()
-        self._counts: Counter[Kind] = Counter()
+        self._counts: Counter[EventKind] = Counter()
         self._rows = 0
         self._events: deque[Event] = deque(maxlen=_KEPT_EVENTS)
         self._slots = self.config.max_batches
+        self._breaker = Breaker(self.config.breaker, self._run_name)
 
     @property
     def _run_name(self) -> str:
@@ -119,7 +125,7 @@ class Runner:
             Membership(
                 self.store, self.config.cluster, self.config.instance, self.config.claims, __version__
             ) as membership,
-            Lease(
+            InstanceLease(
                 self.store,
                 board,
                 self.config.lease_ttl,
@@ -136,9 +142,11 @@ class Runner:
 
     def _prepare(self, spark: SparkSession, factory: DatasetFactory | None) -> tuple[Run, Board, Bench]:
         registered = self._inputs(factory)
+        output = Storage(self.config.output) if self.config.output else None
+        check_places(self.storage, output, begun=runs.find(self.store, self._run_name) is not None)
         check_shared(spark, self.storage)
-        if self.config.output:
-            check_shared(spark, Storage(self.config.output))
+        if output is not None:
+            check_shared(spark, output)
         digests = {name: found.digest for name, found in registered.items()}
         resources = resources_by_stage(self.pipeline, {})
         executor = Executor(spark, self.pipeline)
@@ -153,15 +161,15 @@ class Runner:
             total_rows=primary.total_rows,
             partition_rows=primary.partition_rows,
             outputs=tuple(t.__table_name__ for t in self.pipeline.outputs),
-            output=Storage(self.config.output).root
-            if self.config.output
-            else self.storage.location("output"),
+            output=output.root if output is not None else self.storage.location("output"),
             output_format=self.config.output_format,
-            fingerprint=fingerprint(self.pipeline, digests, resources, factory),
+            fingerprint=fingerprint(self.pipeline, digests, resources, factory, spark.version),
             storage=self.storage.root,
             created=wall_clock("seconds"),
             keeps_rows=self.pipeline.keeps_rows(),
+            schemas=_output_schemas(self.pipeline),
             source=self._source,
+            registrations={table: found.id for table, found in registered.items()},
         )
         run, board = runs.start(
             self.store,
@@ -169,6 +177,9 @@ class Runner:
             max_failures=self.config.max_failures,
             accept_changed_code=self.config.accept_changed_code,
         )
+        if run.id == wanted.id:
+            for found in registered.values():
+                inputs.take(self.store, found)
         bench = Bench(
             spark,
             self.pipeline,
@@ -200,7 +211,7 @@ class Runner:
             found[table.__table_name__] = registered
         return found
 
-    def _work(self, spark: SparkSession, board: Board, bench: Bench, lease: Lease) -> None:
+    def _work(self, spark: SparkSession, board: Board, bench: Bench, lease: InstanceLease) -> None:
         with ThreadPoolExecutor(self.config.claims, thread_name_prefix="penstock-claim") as pool:
             loops = [pool.submit(self._loop, spark, board, bench, lease) for _ in range(self.config.claims)]
             try:
@@ -212,7 +223,7 @@ class Runner:
         for loop in loops:
             loop.result()
 
-    def _watch(self, spark: SparkSession, lease: Lease, loops: Sequence[Future[None]]) -> None:
+    def _watch(self, spark: SparkSession, lease: InstanceLease, loops: Sequence[Future[None]]) -> None:
         """Wait for the claim threads. This thread does nothing else, so that a signal finds it free."""
         while not all(loop.done() for loop in loops):
             wait(loops, timeout=0.1)
@@ -222,7 +233,7 @@ class Runner:
                     _cancel_jobs(spark, hold)
                 time.sleep(0.1)
 
-    def _loop(self, spark: SparkSession, board: Board, bench: Bench, lease: Lease) -> None:
+    def _loop(self, spark: SparkSession, board: Board, bench: Bench, lease: InstanceLease) -> None:
         try:
             while not self._stopping.is_set() and self._take_slot():
                 claim = self._next_claim(board, bench.run, lease)
@@ -234,7 +245,7 @@ class Runner:
             # The other threads must not wait for what this one can no longer give back.
             self._halt(decode(error))
 
-    def _next_claim(self, board: Board, run: Run, lease: Lease) -> Claim | None:
+    def _next_claim(self, board: Board, run: Run, lease: InstanceLease) -> Claim | None:
         """A partition to work on, waiting for one if need be; None when there is nothing more to do."""
         answered = time.monotonic()
         while not self._stopping.is_set():
@@ -264,24 +275,32 @@ class Runner:
                 board.release(claim)
             raise
 
-    def _attempt(self, spark: SparkSession, board: Board, bench: Bench, lease: Lease, claim: Claim) -> bool:
+    def _attempt(
+        self, spark: SparkSession, board: Board, bench: Bench, lease: InstanceLease, claim: Claim
+    ) -> bool:
         """Work on a claim; whatever happens, it is not held afterwards. True if it was acked."""
         hold = lease.hold(claim)
         try:
             self._tell_of(hold, "claimed")
+            if claim.attempts:
+                self._stopping.wait(min(_FIRST_PAUSE * 2 ** (claim.attempts - 1), _LONGEST_PAUSE))
+                hold.check()
             with job_tag(spark, _tag(hold)):
-                digest = Work(bench, hold).do()
+                digest = ClaimWork(bench, hold).do()
         except Exception as raised:
             self._failed(board, bench, hold, raised)
             return False
         finally:
             lease.drop(hold)
+        self._breaker.succeeded()
         with suppress(OSError, PenstockError):  # what is left is swept at the end of the run
             gc.sweep_partition(self.storage, bench.run, claim.range, claim.token, digest)
         return True
 
     def _failed(self, board: Board, bench: Bench, hold: Hold, raised: Exception) -> None:
         error = self._explained(bench, hold, raised)
+        if not isinstance(error, (FencedError, *_HALTING)):
+            error = self._breaker.failed(error, hold.claim.range) or error
         try:
             if isinstance(error, FencedError):
                 self._tell_of(hold, "lost", message=error.what)
@@ -293,7 +312,7 @@ class Runner:
                 self._tell_of(hold, "released", message=error.what)
             else:
                 state = hold.patiently(lambda: board.fail(hold.claim, f"{error.code}: {error}"))
-                kind: Kind = "poisoned" if state is State.POISONED else "failed"
+                kind: EventKind = "poisoned" if state is PartitionState.POISONED else "failed"
                 self._tell_of(hold, kind, message=str(error))
         except FencedError as fenced:
             self._tell_of(hold, "lost", message=fenced.what)
@@ -313,12 +332,8 @@ class Runner:
                     hint="run the same command again, with more spark.memory if it happens often",
                 )
             for storage in (self.storage, bench.run.output_storage):
-                try:
-                    storage.probe()
-                except StorageFull as full:
-                    return full
-                except (OSError, PenstockError):
-                    continue  # then the first error says more
+                if (found := trouble(storage, self._stopping)) is not None:
+                    return found
         return error
 
     def _halt(self, error: PenstockError) -> None:
@@ -376,7 +391,7 @@ class Runner:
             events=tuple(self._events),
         )
 
-    def _tell_of(self, hold: Hold, kind: Kind, **more: Any) -> None:
+    def _tell_of(self, hold: Hold, kind: EventKind, **more: Any) -> None:
         self._tell(Event(kind, self.config.instance, hold.claim.range, hold.claim.token, **more))
 
     def _tell(self, event: Event) -> None:
@@ -395,6 +410,12 @@ def _cancel_jobs(spark: SparkSession, hold: Hold) -> None:
     # A JVM that is gone has no jobs left, and must not keep anybody from giving claims back.
     with suppress(Exception):
         cancel_tag(spark, _tag(hold))
+
+
+def _output_schemas(pipeline: Pipeline) -> dict[str, str]:
+    live = pipeline.live(len(pipeline.stages))
+    names = {table.__table_name__: table for table in pipeline.outputs}
+    return {name: schema_to_text(table.arrow_schema(live[name])) for name, table in names.items()}
 
 
 def _session() -> SparkSession:

@@ -10,30 +10,29 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from penstock import inputs
-from penstock.claims import Board, Claim
+from penstock.batch import inputs
+from penstock.batch.inputs import Input
+from penstock.batch.pipeline import Dataset, DatasetFactory, Pipeline, Retry, Stage
+from penstock.batch.pipeline.execute import Executor, resources_by_stage
+from penstock.batch.pipeline.fingerprint.digests import code_digest, resources_digest, stage_digest
+from penstock.batch.pipeline.resources import Named, own_values
+from penstock.batch.pipeline.retry import attempt_job
+from penstock.batch.runner.events import Event, EventKind, Listener
+from penstock.batch.runner.lease import Hold
+from penstock.batch.runs import checkpoints, layout, manifests
+from penstock.batch.runs.checkpoints import InputRows
+from penstock.batch.runs.manifests import Fingerprint, OutputManifest, SavedTable, StagePrint
+from penstock.batch.runs.options import RunnerConfig
+from penstock.batch.runs.runs import Run
+from penstock.control.claims import Board, Claim
+from penstock.core.failpoints import reach
 from penstock.errors import CorruptFile, UndeclaredWrite
-from penstock.failpoints import reach
-from penstock.inputs import Input
-from penstock.pipeline import Dataset, DatasetFactory, Pipeline, Retry, Stage
-from penstock.pipeline.execute import Executor, resources_by_stage
-from penstock.pipeline.fingerprint import code_digest, resources_digest, stage_digest
-from penstock.pipeline.handles import Named, own_values
-from penstock.pipeline.retry import attempt_job
-from penstock.ranges import Range
-from penstock.runner import checkpoints, layout, manifests
-from penstock.runner.checkpoints import InputRows
-from penstock.runner.events import Event, Kind, Listener
-from penstock.runner.lease import Hold
-from penstock.runner.manifests import Fingerprint, OutputManifest, SavedTable, StagePrint
-from penstock.runner.options import RunnerConfig
-from penstock.runner.runs import Run
 from penstock.spark import files
 from penstock.spark.flow import Flow, Scan
 from penstock.spark.paths import for_spark
 from penstock.spark.session import parallelism
 from penstock.storage import FileRecord, Storage
-from penstock.tables import spark_schema
+from penstock.types.tables import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,6 +41,8 @@ T = TypeVar("T")
 
 _LEAST_TASK_ROWS = 100_000
 _MOST_TASK_ROWS = 4_000_000
+# Grows when a release computes other results from the same code and input.
+_RULES = "1"
 
 
 def fingerprint(
@@ -49,14 +50,19 @@ def fingerprint(
     inputs: Mapping[str, str],
     resources: Sequence[Mapping[str, Any]],
     factory: DatasetFactory | None,
+    spark: str | None = None,
 ) -> Fingerprint:
-    """What the results of a pipeline over these inputs depend on."""
+    """What the results of a pipeline over these inputs depend on. ``spark`` is its version, if known."""
     stages = tuple(
         StagePrint("+".join(s.names), stage_digest(s), resources_digest(s, resources[s.index]))
         for s in pipeline.stages
     )
     outputs = {t.__table_name__: t.schema_id() for t in pipeline.outputs}
-    return Fingerprint(dict(inputs), stages, code_digest(factory) if factory else "", outputs)
+    engine = {"Penstock's way of computing": _RULES}
+    if spark is not None:
+        # Bugs are mended between patches; what functions mean changes with minor versions.
+        engine["Spark"] = ".".join(spark.split(".")[:2])
+    return Fingerprint(dict(inputs), stages, code_digest(factory) if factory else "", outputs, engine)
 
 
 def with_resources(
@@ -90,7 +96,7 @@ class Bench:
     tell: Listener
 
 
-class Work:
+class ClaimWork:
     """One claim on its way through the pipeline."""
 
     def __init__(self, bench: Bench, hold: Hold) -> None:
@@ -144,6 +150,7 @@ class Work:
             if bench.config.strategy.after(done, len(stages)):
                 flows = self._checkpoint(done, flows)
             self._tell("stage", stage=stage.index, seconds=time.monotonic() - before)
+        self._tell("writing", stage=len(stages))
         return self._publish(flows)
 
     def _begin(self, dataset: Dataset) -> tuple[int, dict[str, Flow]]:
@@ -188,13 +195,13 @@ class Work:
         bench = self.bench
         registered = bench.inputs[name]
         schema = bench.pipeline.tables[name].input_schema()
-        rows = self.claim.range if name == bench.run.primary else Range(0, registered.total_rows)
-        tasks = self._tasks(rows.rows)
+        rows = self.claim.range if name == bench.run.primary else registered.whole
+        tasks = self._tasks(rows.rows) if rows else 1
 
         def cut(columns: Sequence[str]) -> Sequence[inputs.Split]:
             return inputs.splits(registered, bench.storage, rows, tasks, columns, schema)
 
-        whole = inputs.whole_files(registered, rows, schema)
+        whole = inputs.whole_files(registered, rows, schema) if rows else None
         native = self._native(registered, whole, schema) if whole else None
         return Flow.scan(name, Scan(schema, cut, kept=InputRows(name), native=native))
 
@@ -269,7 +276,9 @@ class Work:
             flow = flows[name]
 
             def write(flow: Flow = flow, name: str = name) -> tuple[FileRecord, ...]:
-                folder = layout.output_folder(bench.run.name, self.claim.range, self.claim.token, name)
+                folder = layout.output_folder(
+                    bench.run.name, bench.run.id, self.claim.range, self.claim.token, name
+                )
                 form = bench.run.output_format
                 # What is published stays: unlike a checkpoint, it is worth compressing.
                 return files.write(bench.spark, flow, output, folder, format=form, compression="lz4")
@@ -331,5 +340,5 @@ class Work:
         for whole in self._watched:
             whole.check_unchanged()
 
-    def _tell(self, kind: Kind, **more: Any) -> None:
+    def _tell(self, kind: EventKind, **more: Any) -> None:
         self.bench.tell(Event(kind, self.bench.config.instance, self.claim.range, self.claim.token, **more))

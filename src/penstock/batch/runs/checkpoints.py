@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.claims import CheckpointRef, Claim
+from penstock.batch.pipeline import Pipeline
+from penstock.batch.runs import layout, manifests
+from penstock.batch.runs.manifests import CheckpointManifest, Fingerprint, SavedTable
+from penstock.control.claims import CheckpointRef, Claim
+from penstock.core.failpoints import reach
+from penstock.core.ranges import Range
 from penstock.errors import CorruptFile
-from penstock.failpoints import reach
-from penstock.pipeline import Pipeline
-from penstock.ranges import Range
-from penstock.runner import layout, manifests
-from penstock.runner.manifests import CheckpointManifest, Fingerprint, SavedTable
 from penstock.spark import files
 from penstock.spark.files import Compression
 from penstock.spark.flow import Flow

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
-from penstock import inputs
-from penstock.claims import Board, CheckpointRef, PartitionView, State
+from penstock.batch import inputs
+from penstock.batch.runs import layout, manifests, runs
+from penstock.batch.runs.manifests import CheckpointManifest, OutputManifest
+from penstock.batch.runs.runs import Run
+from penstock.control.claims import Board, CheckpointRef, PartitionState, PartitionView
+from penstock.core.ranges import Range
 from penstock.errors import CorruptFile
-from penstock.ranges import Range
-from penstock.runner import layout, manifests, runs
-from penstock.runner.manifests import CheckpointManifest, OutputManifest
-from penstock.runner.runs import Run
 from penstock.storage import Storage
 from penstock.store import Store
 
@@ -41,7 +42,7 @@ def sweep_completed(storage: Storage, run: Run, board: Board) -> None:
         begin, _, end = name.partition("-")
         partition = Range(int(begin), int(end))
         view = board.partition(partition)
-        if view is not None and view.state is State.COMPLETED:
+        if view is not None and view.state is PartitionState.COMPLETED:
             sweep_partition(storage, run, partition, view.token, view.digest)
 
 
@@ -53,7 +54,7 @@ def sweep(storage: Storage, run: Run, board: Board, *, dry_run: bool = False) ->
     """
     output = run.output_storage
     listed = storage.list(f"{layout.run_folder(run.key)}/partitions")
-    listed_output = output.list(run.name)
+    listed_output = outputs(run)
     kept = _Kept(storage, run)
     for view in board.partitions(touched=True):
         kept.add(view)
@@ -85,7 +86,7 @@ class _Kept:
 
     def add(self, view: PartitionView) -> None:
         run = self._run
-        if view.state is State.COMPLETED:
+        if view.state is PartitionState.COMPLETED:
             path = layout.output_manifest(run.key, view.range, view.token, view.digest)
             self._files.add(path)
             manifest = OutputManifest.decode(manifests.fetch(self._storage, path, view.digest))
@@ -93,7 +94,7 @@ class _Kept:
             return
         for ref in view.checkpoints:
             self._add_checkpoint(view.range, ref)
-        if view.state is State.CLAIMED:
+        if view.state is PartitionState.CLAIMED:
             self._keep_claim(view.range, view.token)
 
     def _add_checkpoint(self, partition: Range, ref: CheckpointRef) -> None:
@@ -109,15 +110,37 @@ class _Kept:
 
     def _keep_claim(self, partition: Range, token: int) -> None:
         self._folders.append(layout.claim_folder(self._run.key, partition, token) + "/")
-        name = f"{partition.begin:012d}-{partition.end:012d}-{token:06d}-"
-        self._output_folders += [f"{self._run.name}/{table}/{name}" for table in self._run.outputs]
+        run = self._run
+        for table in run.outputs:
+            self._output_folders += [
+                layout.output_claim(run.name, run.id, partition, token, table),
+                layout.old_output_claim(run.name, partition, token, table),
+            ]
 
 
-def drop(store: Store, storage: Storage, run: Run) -> None:
-    """Remove a run with all its files, published output and inputs of its own included."""
-    runs.delete(store, run)
-    for table, name in run.registered.items():
-        if name == runs.own_input(run.name, table):
-            inputs.drop(store, storage, name)
-    storage.delete(layout.run_folder(run.key))
-    run.output_storage.delete(run.name)
+def sweep_inputs(store: Store, storage: Storage, *, dry_run: bool = False) -> dict[str, Swept]:
+    """Remove what replaced registrations of inputs have in storage that no run was started with, by input.
+
+    ``storage`` is for inputs that do not say where they are.
+    """
+    swept = {}
+    for facts in inputs.facts(store):
+        if facts.get("outlived"):
+            name = facts["name"]
+            place = Storage(facts["storage"]) if "storage" in facts else storage
+            needed = partial(_is_used, store, name)
+            swept[name] = Swept(*inputs.sweep_replaced(store, place, name, needed, dry_run=dry_run))
+    return swept
+
+
+def _is_used(store: Store, name: str, digest: str) -> bool:
+    return bool(runs.using(store, name, digest))
+
+
+def outputs(run: Run) -> list[tuple[str, int]]:
+    """Path and size of every file that this run wrote to its output directory, published or not.
+
+    What else lies there, of other runs or of nobody, is none of our business.
+    """
+    own = {run.id} if run.named_by_id else {run.id, ""}
+    return [(path, size) for path, size in run.output_storage.list(run.name) if layout.owner_of(path) in own]

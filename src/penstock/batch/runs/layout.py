@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 
-from penstock.ranges import Range
+from penstock.core.ranges import Range
 
 
 def run_folder(run: str) -> str:
@@ -33,5 +34,36 @@ def output_manifest(run: str, partition: Range, token: int, digest: str) -> str:
     return f"{claim_folder(run, partition, token)}/output-{digest[:12]}.json"
 
 
-def output_folder(run: str, partition: Range, token: int, table: str) -> str:
-    return f"{run}/{table}/{partition.begin:012d}-{partition.end:012d}-{token:06d}-{secrets.token_hex(3)}"
+def output_folder(run: str, run_id: str, partition: Range, token: int, table: str) -> str:
+    return f"{output_claim(run, run_id, partition, token, table)}{secrets.token_hex(3)}"
+
+
+def output_claim(run: str, run_id: str, partition: Range, token: int, table: str) -> str:
+    """What every folder of a claim's output begins with.
+
+    The run's id is in it, so that a run of the same name, later or of another store, never shares a
+    folder; the name comes first, because that is what people look for.
+    """
+    return f"{run}/{table}/{run_id}-{_claimed(partition, token)}"
+
+
+def old_output_claim(run: str, partition: Range, token: int, table: str) -> str:
+    """The same for a run that was begun before folders had its id."""
+    return f"{run}/{table}/{_claimed(partition, token)}"
+
+
+def owner_of(path: str) -> str | None:
+    """The id of the run that a file below an output directory belongs to.
+
+    Empty for a file of a run that was begun before folders had its id; None for one that no run wrote.
+    """
+    parts = path.split("/")
+    found = _FOLDER.fullmatch(parts[2]) if len(parts) > 3 else None
+    return (found["id"] or "") if found else None
+
+
+def _claimed(partition: Range, token: int) -> str:
+    return f"{partition.begin:012d}-{partition.end:012d}-{token:06d}-"
+
+
+_FOLDER = re.compile(r"(?:(?P<id>[0-9a-f]+)-)?\d{12,}-\d{12,}-\d{6,}-[0-9a-f]{6}")

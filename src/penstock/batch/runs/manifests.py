@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from penstock.core.ranges import Range
 from penstock.errors import CorruptFile
-from penstock.ranges import Range
 from penstock.storage import FileRecord, Storage
 
 FORMAT = 1
@@ -64,6 +64,8 @@ class Fingerprint:
     """Digest of the dataset factory's code, if there is one."""
     outputs: Mapping[str, str] = field(default_factory=dict)
     """Schema id of every output table; a checkpoint does not depend on them."""
+    engine: Mapping[str, str] = field(default_factory=dict)
+    """Versions that results depend on; what is not known of one of two results is not compared."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -71,20 +73,26 @@ class Fingerprint:
             "stages": [list(s) for s in self.stages],
             "factory": self.factory,
             "outputs": dict(self.outputs),
+            "engine": dict(self.engine),
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Fingerprint:
         stages = tuple(StagePrint(*s) for s in value["stages"])
-        return cls(value["inputs"], stages, value["factory"], value["outputs"])
+        return cls(value["inputs"], stages, value["factory"], value["outputs"], value.get("engine", {}))
 
     def upto(self, done: int) -> Fingerprint:
         """The part that decides about the first ``done`` stages."""
-        return Fingerprint(self.inputs, self.stages[:done], self.factory)
+        return Fingerprint(self.inputs, self.stages[:done], self.factory, engine=self.engine)
 
     def differences(self, now: Fingerprint) -> list[str]:
         """Why a result with this fingerprint does not fit ``now``; empty when it does."""
         reasons = [f"input {name} changed" for name in _changed(self.inputs, now.inputs)]
+        reasons += [
+            f"{name} was {self.engine[name]}, is {now.engine[name]}"
+            for name in sorted(self.engine.keys() & now.engine.keys())
+            if self.engine[name] != now.engine[name]
+        ]
         if self.factory != now.factory:
             reasons.append("the dataset factory changed")
         for number, (before, after) in enumerate(zip(self.stages, now.stages, strict=False)):
@@ -209,6 +217,6 @@ def _load(data: bytes, kind: str) -> dict[str, Any]:
     if found != (FORMAT, kind):
         raise CorruptFile(
             f"the manifest is {found[1]} format {found[0]}, expected {kind} format {FORMAT}",
-            hint="it was written by another version of Penstock",
+            hint="upgrade Penstock if a newer version wrote it",
         )
     return value

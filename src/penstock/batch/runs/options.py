@@ -80,7 +80,8 @@ class RunnerConfig:
     ``run`` names the run (default: the pipeline's name); all instances with the same name work on it
     together. ``inputs`` says under which name the input for a table is registered (default: as the run
     began, or else the table's own name). ``output`` is where output files go (default: the runner's storage).
-    ``cluster`` is the one among whose members this instance is shown.
+    A partition that fails ``max_failures`` times is set aside; ``breaker`` attempts that fail in a row, all
+    with the same error, halt the instance (0: never). ``cluster`` is the one among whose members it is shown.
     """
 
     run: str | None = None
@@ -92,6 +93,7 @@ class RunnerConfig:
     max_batches: int | None = None
     claims: int = 2
     max_failures: int = 5
+    breaker: int = 20
     task_rows: int = 0
     output: str | None = None
     output_format: Format = "parquet"
@@ -131,6 +133,7 @@ class RunnerConfig:
             "max_batches": settings.max_batches,
             "claims": settings.claims,
             "max_failures": settings.max_failures,
+            "breaker": settings.breaker,
             "task_rows": settings.task_rows,
             "compression": settings.checkpoint_compression,
         }

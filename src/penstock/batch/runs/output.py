@@ -19,13 +19,16 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.claims import Board, State
-from penstock.durable import sync_folder
+from penstock.batch.inputs.model import schema_from_text
+from penstock.batch.runs import layout, manifests, runs
+from penstock.batch.runs.manifests import OutputManifest
+from penstock.batch.runs.runs import Run
+from penstock.control.claims import Board, PartitionState
+from penstock.core.arrow_data import sound
+from penstock.core.durable import sync_folder
 from penstock.errors import CorruptFile, RunError, UsageError
-from penstock.runner import layout, manifests, runs
-from penstock.runner.manifests import OutputManifest
-from penstock.runner.runs import Run
 from penstock.spark import files as spark_files
+from penstock.spark.files import Format
 from penstock.spark.paths import for_spark
 from penstock.storage import FileRecord, Storage
 from penstock.store import Store
@@ -60,7 +63,7 @@ class Output:
 
     def manifests(self) -> Iterator[OutputManifest]:
         """One for each completed partition, in row order."""
-        for view in self._board.partitions(states={State.COMPLETED}):
+        for view in self._board.partitions(states={PartitionState.COMPLETED}):
             path = layout.output_manifest(self.run.key, view.range, view.token, view.digest)
             yield OutputManifest.decode(manifests.fetch(self._storage, path, view.digest))
 
@@ -74,18 +77,20 @@ class Output:
         return [self.run.output_storage.location(f.path) for f in self.files(table)]
 
     def schema(self, table: str) -> pa.Schema:
-        """The table's schema, known as soon as one partition is published."""
+        """The table's schema, known as soon as one partition is published, or that there is none."""
         name = self._known(table)
         for manifest in self.manifests():
             if name in manifest.tables:
                 return manifest.tables[name].schema
+        if self.run.total_rows == 0 and name in self.run.schemas:
+            return schema_from_text(self.run.schemas[name])
         raise RunError(
             f"run {self.run.name!r} has published nothing yet", hint=f"penstock runs show {self.run.name}"
         )
 
     def frame(self, spark: SparkSession, table: str) -> DataFrame:
         """The published rows as a DataFrame."""
-        from penstock.tables import spark_schema
+        from penstock.types.tables import spark_schema
 
         schema, records = self.schema(table), self.files(table)
         storage = self.run.output_storage
@@ -106,7 +111,7 @@ class Output:
                 if self.run.output_format == "parquet":
                     parts.append(pq.read_table(file).cast(schema))
                 else:
-                    parts.append(pa.ipc.open_file(file).read_all())
+                    parts.append(_rows(file, storage.location(record.path)))
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
     def export(self, directory: str, tables: tuple[str, ...] = (), *, partial: bool = False) -> Exported:
@@ -124,14 +129,22 @@ class Output:
         target = Storage(directory)
         if target.list():
             raise UsageError(f"{target.root} is not empty", hint="export to a new directory")
+        form = self.run.output_format
         jobs: list[tuple[FileRecord, str]] = []
+        empty: list[tuple[pa.Schema, str]] = []
         for table in tables or self.tables:
-            for number, record in enumerate(self.files(table)):
-                jobs.append((record, f"{table}/part-{number:06d}.{self.run.output_format}"))
+            records = self.files(table)
+            for number, record in enumerate(records):
+                jobs.append((record, f"{table}/part-{number:06d}.{form}"))
+            if not records:
+                empty.append((self.schema(table), f"{table}/part-000000.{form}"))
         source = self.run.output_storage
         with _appearing(target) as place, ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda job: _copy(source, place, *job), jobs))
-        return Exported(target.root, len(jobs), sum(r.rows for r, _ in jobs), sum(r.bytes for r, _ in jobs))
+            for schema, path in empty:
+                _write_empty(place, path, schema, form)
+        written = len(jobs) + len(empty)
+        return Exported(target.root, written, sum(r.rows for r, _ in jobs), sum(r.bytes for r, _ in jobs))
 
     def _unfinished(self) -> int:
         summary = self._board.summary()
@@ -170,6 +183,27 @@ def _appearing(target: Storage) -> Iterator[Storage]:
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
+
+
+def _rows(file: pa.NativeFile, where: str) -> pa.Table:
+    try:
+        return sound(pa.ipc.open_file(file).read_all())
+    except pa.ArrowException as error:
+        raise CorruptFile(
+            f"{where} cannot be read: {error}", hint="`penstock runs verify` lists everything that is wrong"
+        ) from error
+
+
+def _write_empty(target: Storage, path: str, schema: pa.Schema, form: Format) -> None:
+    """A file without rows: whoever reads the folder finds a table with the right columns."""
+    import pyarrow.parquet as pq
+
+    with target.create(path) as sink:
+        if form == "parquet":
+            pq.write_table(schema.empty_table(), pa.PythonFile(sink, mode="w"))
+        else:
+            with pa.ipc.new_file(sink, schema):
+                pass
 
 
 def _copy(source: Storage, target: Storage, record: FileRecord, path: str) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from penstock.claims import Board, PartitionView, State
-from penstock.pipeline import Pipeline
-from penstock.runner import checkpoints
-from penstock.runner.manifests import Fingerprint
-from penstock.runner.options import Checkpointing
-from penstock.runner.runs import Run
+from penstock.batch.pipeline import Pipeline
+from penstock.batch.runs import checkpoints
+from penstock.batch.runs.manifests import Fingerprint
+from penstock.batch.runs.options import Checkpointing
+from penstock.batch.runs.runs import Run
+from penstock.control.claims import Board, PartitionState, PartitionView
 from penstock.storage import Storage
 from penstock.store import Store
 
@@ -130,10 +130,10 @@ def _partition(
     storage: Storage, run: Run, pipeline: Pipeline, current: Fingerprint, view: PartitionView
 ) -> PartitionPlan:
     count = len(pipeline.stages)
-    owner = view.owner if view.state in (State.CLAIMED, State.COMPLETED) else ""
-    if view.state is State.COMPLETED:
+    owner = view.owner if view.state in (PartitionState.CLAIMED, PartitionState.COMPLETED) else ""
+    if view.state is PartitionState.COMPLETED:
         return PartitionPlan(str(view.range), view.state, owner, _all("done", count), "published")
-    if view.state is State.POISONED:
+    if view.state is PartitionState.POISONED:
         error = view.errors[-1].error.splitlines()[0] if view.errors else ""
         return PartitionPlan(str(view.range), view.state, owner, _all("set aside", count), f"failed: {error}")
     judged = checkpoints.newest(

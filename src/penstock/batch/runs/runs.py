@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock.claims import Board, State, Summary, register
+from penstock.batch.runs.manifests import Fingerprint
+from penstock.control.claims import Board, PartitionState, PartitionSummary, register
+from penstock.core.names import RULE, is_name
 from penstock.errors import CodeChanged, RunError, RunMismatch, UsageError
-from penstock.names import RULE, is_name
-from penstock.runner.manifests import Fingerprint
 from penstock.spark.files import Format
 from penstock.storage import Storage
 from penstock.store import Store
@@ -44,8 +44,14 @@ class Run:
     """Output tables that have exactly the rows of the primary input."""
     accepted: tuple[Fingerprint, ...] = ()
     """Earlier versions of the pipeline whose results somebody agreed to keep."""
+    schemas: Mapping[str, str] = field(default_factory=dict)
+    """The Arrow schema of each output table, as text: what an output without rows looks like."""
     source: str = ""
     """The file (and pipeline) that the command line runs it from, if it does."""
+    registrations: Mapping[str, str] = field(default_factory=dict)
+    """Which registration of each input it began with; of older runs that is not known."""
+    named_by_id: bool = True
+    """All its output folders carry its id; of older runs some do not."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -65,7 +71,10 @@ class Run:
             "created": self.created,
             "keeps_rows": list(self.keeps_rows),
             "accepted": [f.to_json() for f in self.accepted],
+            "schemas": dict(self.schemas),
             "source": self.source,
+            "registrations": dict(self.registrations),
+            "named_by_id": self.named_by_id,
         }
 
     @classmethod
@@ -73,7 +82,7 @@ class Run:
         if value.get("format") != FORMAT:
             raise RunError(
                 f"run {value.get('run')!r} has format {value.get('format')}, expected {FORMAT}",
-                hint="it was made by another version of Penstock: finish it with that one",
+                hint="upgrade Penstock if a newer version made it, else finish it with the one that did",
             )
         return cls(
             name=value["run"],
@@ -91,7 +100,10 @@ class Run:
             created=value["created"],
             keeps_rows=tuple(value["keeps_rows"]),
             accepted=tuple(Fingerprint.from_json(f) for f in value["accepted"]),
+            schemas=value.get("schemas", {}),
             source=value["source"],
+            registrations=value.get("registrations", {}),
+            named_by_id=value.get("named_by_id", False),
         )
 
     @property
@@ -147,7 +159,7 @@ def every(store: Store) -> list[Run]:
     return [Run.from_json(json.loads(d.value)) for d in store.scan("runs/") if d.key.endswith("/run")]
 
 
-def summary(store: Store, run: Run) -> Summary | None:
+def summary(store: Store, run: Run) -> PartitionSummary | None:
     """How far a run is; None if it has no board, because it was not begun or is being dropped."""
     try:
         return Board.open(store, run.key).summary()
@@ -157,7 +169,7 @@ def summary(store: Store, run: Run) -> Summary | None:
         return None
 
 
-def state_of(summary: Summary | None) -> str:
+def state_of(summary: PartitionSummary | None) -> str:
     """A run's state in a word or two."""
     if summary is None:
         return "not begun"
@@ -240,6 +252,7 @@ def _changed_code(store: Store, run: Run, wanted: Run, board: Board, reasons: li
         run,
         fingerprint=wanted.fingerprint,
         outputs=wanted.outputs,
+        schemas=wanted.schemas,
         keeps_rows=wanted.keeps_rows,
         accepted=(*run.accepted, run.fingerprint)[-_ACCEPTED:] if completed else run.accepted,
     )
@@ -247,7 +260,7 @@ def _changed_code(store: Store, run: Run, wanted: Run, board: Board, reasons: li
         return _again(store, wanted, run.name)
     # Whoever still works with the old code loses its claims now, and gives back what it claims from
     # now on, because it looks at this document after each claim.
-    for view in board.partitions({State.CLAIMED}):
+    for view in board.partitions({PartitionState.CLAIMED}):
         board.force_release(view.range)
     return adopted
 
@@ -278,10 +291,13 @@ def _again(store: Store, wanted: Run, name: str) -> Run:
     return run
 
 
-def delete(store: Store, run: Run) -> None:
-    """Forget a run: first that it exists, then every document of it. Its files are the caller's business."""
-    document = store.get(key(run.name))
-    if document is not None:
-        store.cas(document.key, document.version, None)
-    for document in list(store.scan(f"runs/{run.key}/")):
-        store.cas(document.key, document.version, None)
+def using(store: Store, name: str, digest: str | None = None) -> list[Run]:
+    """The runs that were started with an input of this name, and of this content if it is given."""
+    return [
+        run
+        for run in every(store)
+        if any(
+            registered == name and digest in (None, run.inputs[table])
+            for table, registered in run.registered.items()
+        )
+    ]

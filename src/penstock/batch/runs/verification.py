@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from penstock import inputs
-from penstock.claims import Board, State
+from penstock.batch import inputs
+from penstock.batch.runs import runs
+from penstock.batch.runs.output import Output
+from penstock.batch.runs.runs import Run
+from penstock.control.claims import Board, PartitionState
 from penstock.errors import CorruptFile, InputError, PenstockError
-from penstock.runner import runs
-from penstock.runner.output import Output
-from penstock.runner.runs import Run
 from penstock.storage import FileRecord, Storage
 from penstock.store import Store
 
@@ -95,7 +95,7 @@ class _Verifier:
             if view.range.begin != row:
                 problems.append(f"rows {row} to {view.range.begin} belong to no partition, or to two")
             row = view.range.end
-            if view.state is State.COMPLETED:
+            if view.state is PartitionState.COMPLETED:
                 done += view.range.rows
             else:
                 problems.append(f"{view.range} is {view.state}")

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
-    from penstock.pipeline import Pipeline
+    from penstock.batch.pipeline import Pipeline
 
 # The one option that may be given again, each time with one more value.
 _MANY = "null_values"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class InputFiles:
     """Where an input's files are, and how they are written; without a format their names say it."""
 
     path: str
@@ -27,12 +27,12 @@ class Source:
 
 def parse(
     pipeline: Pipeline, paths: Sequence[str], formats: Sequence[str] = (), options: Sequence[str] = ()
-) -> dict[str, Source]:
+) -> dict[str, InputFiles]:
     """The sources that were named, by table, checked against what the pipeline wants."""
     found = _paths(pipeline, paths)
     kinds = _formats(pipeline, formats, found)
     chosen = _options(pipeline, options, found)
-    return {name: Source(path, kinds.get(name), chosen.get(name, {})) for name, path in found.items()}
+    return {name: InputFiles(path, kinds.get(name), chosen.get(name, {})) for name, path in found.items()}
 
 
 def _paths(pipeline: Pipeline, given: Sequence[str]) -> dict[str, str]:
@@ -53,7 +53,7 @@ def _paths(pipeline: Pipeline, given: Sequence[str]) -> dict[str, str]:
 
 
 def _formats(pipeline: Pipeline, given: Sequence[str], paths: Mapping[str, str]) -> dict[str, str]:
-    from penstock.inputs.model import FORMATS
+    from penstock.batch.inputs.model import FORMATS
 
     found: dict[str, str] = {}
     for text in given:

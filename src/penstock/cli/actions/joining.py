@@ -12,24 +12,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from penstock.catalog import Follower, Handler, Statement
-from penstock.cli import exits, story
+from penstock.cli import exits
 from penstock.cli.output import JsonOutput, Output, plain
+from penstock.cli.screens import member_events
+from penstock.cli.screens.member_events import MemberEvent, SeenCluster
 from penstock.cli.signals import Signals
-from penstock.cli.story import Event, Seen
-from penstock.cluster.duties import steady
-from penstock.cluster.model import Member
-from penstock.cluster.node import Node
-from penstock.cluster.observer import Observer
-from penstock.cluster.participant import Bystander
-from penstock.cluster.peer import ADDRESS, PeerServer, introduce
-from penstock.cluster.sight import Sight
-from penstock.cluster.views import Decided
 from penstock.config import ClusterConfig
+from penstock.config.tls import Tls
+from penstock.control.catalog import Follower, Handler, Statement
+from penstock.control.cluster.leader import steady
+from penstock.control.cluster.node import Node
+from penstock.control.cluster.participant import Bystander
+from penstock.control.cluster.peer import ADDRESS, PeerServer, introduce
+from penstock.control.cluster.rules.model import Member
+from penstock.control.cluster.views.observation import Sight
+from penstock.control.cluster.views.observer import Observer
+from penstock.control.cluster.views.views import Decided
+from penstock.core.clocks import wall_clock
 from penstock.errors import PenstockError, StoreUnavailable
-from penstock.stamps import wall_clock
 from penstock.store import Store
-from penstock.tls import Tls
 
 SCOPE = "cluster"
 """The scope of the heartbeat: its epochs carry nothing, and show that the way to a commit is free."""
@@ -48,13 +49,13 @@ class Teller:
         self._json = isinstance(output, JsonOutput)
         self._lock = threading.RLock()  # a signal may come while its thread is telling something
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: MemberEvent) -> None:
         line = self._as_json(event) if self._json else f"{time.strftime('%H:%M:%S')}  {event.text}"
         # A member does not leave because nobody reads any more, or because the disk with its log is full.
         with self._lock, suppress(OSError, ValueError):
             print(line, file=self._out, flush=True)
 
-    def _as_json(self, event: Event) -> str:
+    def _as_json(self, event: MemberEvent) -> str:
         head = {"at": wall_clock(), "event": event.kind, "text": event.text}
         return json.dumps({**head, **plain(event.values)})
 
@@ -87,7 +88,7 @@ class Joining:
         self._verbose = verbose
         self._asked = threading.Event()
         self._gone = threading.Event()
-        self._seen: Seen | None = None
+        self._seen: SeenCluster | None = None
         self._told = 0
 
     def run(self) -> int:
@@ -124,7 +125,7 @@ class Joining:
         name, deadline = self._node.member.id, time.monotonic() + self._config.member_ttl + 1
         if self._is_taken():
             text = f"{name} is still a member, waiting up to {self._config.member_ttl:g} s for it to be gone"
-            self._teller.tell(Event("waiting", text, {"member": name}))
+            self._teller.tell(MemberEvent("waiting", text, {"member": name}))
         while self._is_taken() and time.monotonic() < deadline and not self._asked.wait(_LOOK_EVERY):
             pass
 
@@ -142,12 +143,12 @@ class Joining:
                 self._look()
                 self._store.watch(self._observer.keys.root, since, _LOOK_EVERY)
                 if silent:
-                    self._teller.tell(Event("store-back", "the store answers again"))
+                    self._teller.tell(MemberEvent("store-back", "the store answers again"))
                 silent = False
                 self._gone.wait(_BREATH)
             except StoreUnavailable as error:
                 if not silent:
-                    self._teller.tell(Event("store-lost", f"the store does not answer: {error.what}"))
+                    self._teller.tell(MemberEvent("store-lost", f"the store does not answer: {error.what}"))
                 silent = True
                 self._gone.wait(_LOOK_EVERY)
             except PenstockError as error:
@@ -159,13 +160,13 @@ class Joining:
             return  # between two lives
         if before is None or before.session != session:
             cluster, member = self._config.name, self._node.member.id
-            self._teller.tell(story.joined(cluster, member, session, again=before is not None))
+            self._teller.tell(member_events.joined(cluster, member, session, again=before is not None))
         sight = self._observer.look()
         if before is None:
             self._told = sight.control.scope(SCOPE).next - 1
         decisions = self._news(sight)
-        self._seen = Seen(self._node.member.id, session, sight, decisions)
-        for event in story.happened(before, self._seen, verbose=self._verbose):
+        self._seen = SeenCluster(self._node.member.id, session, sight, decisions)
+        for event in member_events.happened(before, self._seen, verbose=self._verbose):
             self._teller.tell(event)
 
     def _news(self, sight: Sight) -> tuple[Decided, ...]:
@@ -194,10 +195,12 @@ class Joining:
     def _replayed(self) -> None:
         version = self._follower.version
         self._node.member = replace(self._node.member, catalog=version)
-        self._teller.tell(Event("catalog", f"the catalog is at version {version}", {"version": version}))
+        self._teller.tell(
+            MemberEvent("catalog", f"the catalog is at version {version}", {"version": version})
+        )
 
     def _complain(self, error: PenstockError) -> None:
-        self._teller.tell(Event("problem", error.what, {"code": error.code}))
+        self._teller.tell(MemberEvent("problem", error.what, {"code": error.code}))
         self._gone.wait(_LOOK_EVERY)
 
     def _leave(self) -> None:
@@ -208,13 +211,13 @@ class Joining:
             handed_over = False
             text = f"left without a word, the others notice when the session has run out: {error.what}"
         self._gone.set()
-        self._teller.tell(Event("left", text, {"handed_over": handed_over}))
+        self._teller.tell(MemberEvent("left", text, {"handed_over": handed_over}))
 
     # signals
 
     def _ask(self, name: str) -> None:
         text = f"{name}: handing over (once more to leave at once)"
-        self._teller.tell(Event("leaving", text, {"signal": name}))
+        self._teller.tell(MemberEvent("leaving", text, {"signal": name}))
         self._asked.set()
 
     def _hurry(self) -> None:
@@ -222,7 +225,7 @@ class Joining:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
         _thread(lambda: self._node.leave(timeout=0)).join(_HURRY)
-        self._teller.tell(Event("left", "left the cluster at once", {"handed_over": False}))
+        self._teller.tell(MemberEvent("left", "left the cluster at once", {"handed_over": False}))
         os._exit(exits.COMPLETE)
 
 
@@ -248,7 +251,7 @@ class _Log(logging.Handler):
         if record.exc_info and (error := record.exc_info[1]):
             text += f": {type(error).__name__}: {error}"
         kind = "problem" if record.levelno >= logging.WARNING else "log"
-        self._teller.tell(Event(kind, " ".join(text.split())))
+        self._teller.tell(MemberEvent(kind, " ".join(text.split())))
 
 
 @contextmanager

@@ -134,7 +134,7 @@ def _numbered(block: bytes, seen: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _document(line: bytes, number: int) -> dict[str, Any]:
-    from penstock.journals.documents import parse
+    from penstock.journals.format.documents import parse
 
     try:
         document = parse(line)

@@ -6,46 +6,44 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.cli.sources import Source
-from penstock.cli.wording import in_commands
+from penstock.cli.actions.inputs import InputFiles
+from penstock.cli.output import in_commands
 from penstock.errors import CorruptFile, InputChanged, InputError, PenstockError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.inputs import Input
-    from penstock.pipeline import Pipeline
+    from penstock.batch.inputs import Input
+    from penstock.batch.pipeline import Pipeline
     from penstock.storage import Storage
     from penstock.store import Store
-    from penstock.tables import Table
+    from penstock.types.tables import Table
 
 _MUCH_TEXT = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Users:
+class InputUsers:
     """The runs that were started with an input as it is registered now."""
 
     unfinished: tuple[str, ...]
     finished: tuple[str, ...]
 
 
-def users(store: Store, name: str, digest: str) -> Users:
-    from penstock.claims import Board
-    from penstock.runner import runs
+def users(store: Store, name: str, digest: str) -> InputUsers:
+    from penstock.batch.runs import runs
+    from penstock.control.claims import Board
 
     unfinished: list[str] = []
     finished: list[str] = []
-    for run in runs.every(store):
-        if digest not in (run.inputs[t] for t, registered in run.registered.items() if registered == name):
-            continue
+    for run in runs.using(store, name, digest):
         try:
             summary = Board.open(store, run.key).summary()
             done = summary.completed.partitions == summary.total.partitions
         except PenstockError:
             done = False
         (finished if done else unfinished).append(run.name)
-    return Users(tuple(unfinished), tuple(finished))
+    return InputUsers(tuple(unfinished), tuple(finished))
 
 
 class Registrar:
@@ -59,7 +57,7 @@ class Registrar:
         store: Store,
         storage: Storage,
         pipeline: Pipeline,
-        sources: Mapping[str, Source],
+        sources: Mapping[str, InputFiles],
         run: str,
         *,
         begun: bool,
@@ -77,8 +75,8 @@ class Registrar:
 
     def names(self) -> dict[str, str]:
         """The name of each input by table; an error if one is neither named nor registered."""
-        from penstock import inputs
-        from penstock.runner import runs
+        from penstock.batch import inputs
+        from penstock.batch.runs import runs
 
         known = inputs.names(self.store)
         found: dict[str, str] = {}
@@ -100,7 +98,7 @@ class Registrar:
 
     def needs_spark(self) -> bool:
         """Whether there is so much text to count that it is worth waiting for Spark's help."""
-        from penstock.inputs import files
+        from penstock.batch.inputs import files
 
         for source in self.sources.values():
             found = files.find(source.path)
@@ -112,7 +110,7 @@ class Registrar:
 
     def register(self, spark: SparkSession | None, partition_rows: int, *, fixed: bool) -> list[Input]:
         """Register what was named. ``fixed``: rows per partition are as they were registered before."""
-        from penstock import inputs
+        from penstock.batch import inputs
 
         made = []
         names = self.names()
@@ -130,7 +128,7 @@ class Registrar:
         return made
 
     def _register(self, spark: SparkSession | None, table: type[Table], name: str, rows: int) -> Input:
-        from penstock import inputs
+        from penstock.batch import inputs
 
         source = self.sources[table.__table_name__]
         try:
@@ -157,7 +155,7 @@ class Registrar:
             raise in_commands(error, table.__table_name__) from error
 
     def _before(self, name: str) -> Input | None:
-        from penstock import inputs
+        from penstock.batch import inputs
 
         try:
             return inputs.load(self.store, self.storage, name)

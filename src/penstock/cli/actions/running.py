@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli import exits
-from penstock.cli.desk import Desk
-from penstock.cli.output import Block, Facts, Grid, amount, count, plain
-from penstock.cli.progress import Progress, progress
+from penstock.cli.context import CommandContext
+from penstock.cli.output import Block, Facts, Grid, amount, count, in_commands, plain
+from penstock.cli.screens.progress import Progress, progress
 from penstock.cli.signals import Signals
-from penstock.cli.wording import in_commands
 from penstock.errors import PenstockError
-from penstock.job import Job, Stop, perform
+from penstock.workers.jobs import Stop
+from penstock.workers.run_job import RunJob, perform
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.claims import Summary
-    from penstock.instances import Instance
+    from penstock.batch.runner import Report
+    from penstock.batch.runs.runs import Run
+    from penstock.control.claims import PartitionSummary
     from penstock.project import Project
-    from penstock.runner import Report
-    from penstock.runner.runs import Run
+    from penstock.workers.run_instances import RunChild
 
 Prepare = Callable[["SparkSession | None"], None]
 _NAMED = 5
@@ -35,13 +35,15 @@ class Result:
 
     run: Run
     ending: str
-    summary: Summary
+    summary: PartitionSummary
     reports: Sequence[Report]
     lost: Sequence[str]
     """Instances that died, and of what."""
     poisoned: Sequence[str]
     seconds: float
     error: PenstockError | None = None
+    touched: Mapping[str, int] = field(default_factory=dict)
+    """How many partitions were resumed, lost or failed, each counted once."""
 
     @property
     def rows(self) -> int:
@@ -86,7 +88,11 @@ class Result:
         ]
         for word in ("resumed", "lost", "failed"):
             if number := sum(getattr(r, word) for r in self.reports):
-                pairs.append((word, count(number, "partition")))
+                times = count(number, "attempt" if word == "failed" else "time")
+                partitions = self.touched.get(word, number)
+                told = f"{times} at {count(partitions, 'partition')}"
+                same = number == partitions and word != "failed"
+                pairs.append((word, count(number, "partition") if same else told))
         pairs.append(
             ("output", f"{self.run.output} ({', '.join(self.run.outputs)}; {self.run.output_format})")
         )
@@ -111,27 +117,30 @@ class Result:
             named = ", ".join(self.poisoned[:_NAMED]) + (", …" if len(self.poisoned) > _NAMED else "")
             return (
                 f"poisoned: {named}; `penstock partitions ls {name} --state poisoned` shows why\n"
-                f"next: penstock partitions retry {name} --all, then penstock runs resume {name}"
+                f"next: mend the cause, then penstock partitions retry {name} --all, which says how to go on"
             )
         return f"complete partitions and checkpoints are kept\nnext: penstock runs resume {name}"
 
 
-def execute(desk: Desk, project: Project, job: Job, *, quiet: bool, prepare: Prepare | None = None) -> Result:
+def execute(
+    context: CommandContext, project: Project, job: RunJob, *, quiet: bool, prepare: Prepare | None = None
+) -> Result:
     """Work on a run until it ends. ``prepare`` is given the session before work begins, if there is one."""
     began = time.monotonic()
     instances = job.settings.instances
-    with progress(desk.store, job.run, instances, desk.output.err, quiet=quiet) as shown:
+    with progress(context.store, job.run, instances, context.output.err, quiet=quiet) as shown:
         if instances == 1:
             reports, lost, error = _here(project, job, shown, prepare)
         else:
             if prepare:
                 prepare(None)
             reports, lost, error = _children(job, shown, instances)
-    return _result(desk, job.run, reports, lost, error, time.monotonic() - began)
+    done = _result(context, job.run, reports, lost, error, time.monotonic() - began)
+    return replace(done, touched=shown.partitions())
 
 
 def _here(
-    project: Project, job: Job, shown: Progress, prepare: Prepare | None
+    project: Project, job: RunJob, shown: Progress, prepare: Prepare | None
 ) -> tuple[list[Report], list[str], PenstockError | None]:
     stop = Stop()
 
@@ -155,14 +164,14 @@ def _here(
 
 
 def _children(
-    job: Job, shown: Progress, instances: int
+    job: RunJob, shown: Progress, instances: int
 ) -> tuple[list[Report], list[str], PenstockError | None]:
-    from penstock.instances import Supervisor, share
+    from penstock.workers.run_instances import RunSupervisor, share
 
     lost: list[str] = []
     errors: list[PenstockError] = []
 
-    def ended(instance: Instance) -> None:
+    def ended(instance: RunChild) -> None:
         shown.instances -= 1
         if instance.error is not None:
             errors.append(instance.error)
@@ -172,7 +181,7 @@ def _children(
                 f"instance {instance.name} died ({instance.cause}); the others take over its partitions"
             )
 
-    with Supervisor(share(job, instances), shown, ended) as supervisor:
+    with RunSupervisor(share(job, instances), shown, ended) as supervisor:
 
         def asked(name: str) -> None:
             shown.say(f"{name}: asking all instances to give their claims back (once more to kill them)")
@@ -188,24 +197,26 @@ _HURRIED = "left without giving the claims back: they are free when their leases
 
 
 def _result(
-    desk: Desk,
+    context: CommandContext,
     name: str,
     reports: list[Report],
     lost: list[str],
     error: PenstockError | None,
     seconds: float,
 ) -> Result:
-    from penstock.claims import Board, State
-    from penstock.runner import runs
+    from penstock.batch.runs import runs
+    from penstock.control.claims import Board, PartitionState
 
-    run = runs.find(desk.store, name)
+    run = runs.find(context.store, name)
     if run is None or (error is not None and not reports):
         # It did not come so far as to begin.
         raise error or PenstockError(f"run {name!r} ended before it began: {'; '.join(lost)}")
-    board = Board.open(desk.store, run.key)
+    board = Board.open(context.store, run.key)
     summary = board.summary()
     poisoned = (
-        [str(v.range) for v in board.partitions({State.POISONED})] if summary.poisoned.partitions else []
+        [str(v.range) for v in board.partitions({PartitionState.POISONED})]
+        if summary.poisoned.partitions
+        else []
     )
     open_work = summary.pending.partitions + summary.claimed.partitions
     endings = [r.ending for r in reports]

@@ -9,25 +9,25 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from penstock.cli.desk import Desk
-from penstock.cli.joining import Teller
+from penstock.cli.actions.joining import Teller
+from penstock.cli.context import CommandContext
 from penstock.cli.output import amount, count
+from penstock.cli.screens.member_events import MemberEvent
 from penstock.cli.signals import Signals
-from penstock.cli.story import Event
 from penstock.errors import EpochGone, PenstockError
-from penstock.stream_instances import Ending, StreamSupervisor
-from penstock.stream_job import StreamJob
 from penstock.streams import registry
-from penstock.streams.log import EpochLog
-from penstock.streams.observer import has_ended
+from penstock.streams.log.epoch_log import EpochLog
 from penstock.streams.place import Place
 from penstock.streams.registry import StreamRecord
 from penstock.streams.supervisors import Supervisors
+from penstock.streams.views.observer import has_ended
+from penstock.workers.stream_instances import Ending, StreamSupervisor
+from penstock.workers.stream_job import StreamJob
 
 if TYPE_CHECKING:
     from penstock.project import StreamProject
     from penstock.store import Store
-    from penstock.streams.events import StreamEvent
+    from penstock.streams.views.events import StreamEvent
 
 _EVERY = 5.0
 _QUIET = {"epoch", "batch"}
@@ -39,29 +39,34 @@ _ENDINGS = {
 
 
 def run(
-    desk: Desk, project: StreamProject, instances: int | None, *, accept_changes: bool, verbose: bool
+    context: CommandContext,
+    project: StreamProject,
+    instances: int | None,
+    *,
+    accept_changes: bool,
+    verbose: bool,
 ) -> None:
     """Run a stream, or join one that runs, until it ends, is stopped, or a signal asks to leave."""
-    config, stream, teller = desk.config, project.stream, Teller(desk.output)
-    record = registry.open_stream(desk.store, stream.name, stream.describe(), accept_changes)
+    config, stream, teller = context.config, project.stream, Teller(context.output)
+    record = registry.open_stream(context.store, stream.name, stream.describe(), accept_changes)
     # Made here to be refused here, and not by every child.
     Place(config.store, config.storage, stream.name, record.id, config.tls)
-    if has_ended(desk.store, record):
+    if has_ended(context.store, record):
         teller.tell(_ended("ended", record))
         return
-    record = _ask_for(desk.store, record, instances, teller)
-    log = EpochLog(desk.store, desk.storage, record.layout)
+    record = _ask_for(context.store, record, instances, teller)
+    log = EpochLog(context.store, context.storage, record.layout)
     with Narrator(teller, lambda after: progress(log, after), verbose=verbose) as narrator:
         job = StreamJob(project.source, record.id, "", config)
         ending = supervise(
-            StreamSupervisor(desk.store, record, job, instances or 1, narrator),
+            StreamSupervisor(context.store, record, job, instances or 1, narrator),
             teller,
         )
     teller.tell(_ended(ending, record))
 
 
-def _ended(ending: Ending, record: StreamRecord) -> Event:
-    return Event(ending, _ENDINGS[ending].format(name=record.name), {"stream": record.name})
+def _ended(ending: Ending, record: StreamRecord) -> MemberEvent:
+    return MemberEvent(ending, _ENDINGS[ending].format(name=record.name), {"stream": record.name})
 
 
 def _ask_for(store: Store, record: StreamRecord, instances: int | None, teller: Teller) -> StreamRecord:
@@ -73,16 +78,16 @@ def _ask_for(store: Store, record: StreamRecord, instances: int | None, teller: 
         record = registry.wish(store, record.name, wanted="running")
     if record.wanted == "suspended":
         text = f"stream {record.name} is suspended: penstock stream resume {record.name}"
-        teller.tell(Event("suspended", text))
+        teller.tell(MemberEvent("suspended", text))
     if record.instances is not None:
         text = f"stream {record.name} was rescaled to {count(record.instances, 'instance')} in all"
         text += "; --instances does not count" if instances is not None else ""
-        teller.tell(Event("scale", text, {"instances": record.instances}))
+        teller.tell(MemberEvent("scale", text, {"instances": record.instances}))
     return record
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class CommittedEpochs:
     """What was committed after one epoch and up to another."""
 
     after: int
@@ -91,16 +96,16 @@ class Progress:
     late: int
 
 
-def progress(log: EpochLog, after: int | None) -> Progress:
+def progress(log: EpochLog, after: int | None) -> CommittedEpochs:
     """What was committed since; ``after`` None: only where it stands."""
     view = log.view()
     if after is None:
-        return Progress(view.committed, view.committed, 0, 0)
+        return CommittedEpochs(view.committed, view.committed, 0, 0)
     try:
         entries = log.entries(after, view.committed)
     except EpochGone:
         entries = log.entries(view.floor - 1, view.committed)
-    return Progress(
+    return CommittedEpochs(
         after, view.committed, sum(each.rows for each in entries), sum(each.late for each in entries)
     )
 
@@ -115,7 +120,7 @@ class Narrator:
     def __init__(
         self,
         teller: Teller,
-        count: Callable[[int | None], Progress],
+        count: Callable[[int | None], CommittedEpochs],
         *,
         verbose: bool,
         clock: Callable[[], float] = time.monotonic,
@@ -142,7 +147,7 @@ class Narrator:
 
     def __call__(self, event: StreamEvent) -> None:
         if self._verbose or event.kind not in _QUIET:
-            self._teller.tell(Event(event.kind, event.text, event.values))
+            self._teller.tell(MemberEvent(event.kind, event.text, event.values))
 
     def step(self) -> None:
         """Tell what was committed since the last step; that there was nothing, only once."""
@@ -166,14 +171,14 @@ class Narrator:
         self.step()
 
 
-def _progressed(found: Progress, seconds: float) -> Event:
+def _progressed(found: CommittedEpochs, seconds: float) -> MemberEvent:
     speed = found.rows / seconds
     one = found.epoch == found.after + 1
     text = f"epoch {found.epoch}: " if one else f"epochs {found.after + 1} to {found.epoch}: "
     text += f"{count(found.rows, 'row')} ({amount(speed)} rows/s)" if found.rows else "no new rows"
     text += f", {count(found.late, 'row')} late" if found.late else ""
     values = {"after": found.after, "epoch": found.epoch, "rows": found.rows, "late": found.late}
-    return Event("progress", text, {**values, "rows_per_second": round(speed, 1)})
+    return MemberEvent("progress", text, {**values, "rows_per_second": round(speed, 1)})
 
 
 def supervise(supervisor: StreamSupervisor, teller: Teller) -> Ending:
@@ -192,7 +197,7 @@ def supervise(supervisor: StreamSupervisor, teller: Teller) -> Ending:
 
     def asked(name: str) -> None:
         text = f"{name}: leaving when all is committed and handed over (once more to leave at once)"
-        teller.tell(Event("leaving", text, {"signal": name}))
+        teller.tell(MemberEvent("leaving", text, {"signal": name}))
         supervisor.leave()
 
     with Signals(asked, supervisor.kill):

@@ -10,11 +10,11 @@ from typing import IO, Any
 
 import click
 
-from penstock.catalog import Catalog, Create, Drop, Head, Kind, Logged, Manifest, Statement
-from penstock.catalog.sql import MAX_SQL, script
-from penstock.cli.desk import Desk, with_desk
+from penstock.cli.context import CommandContext, with_context
 from penstock.cli.output import Block, Facts, Grid, count
 from penstock.config import shown_url
+from penstock.control.catalog import Catalog, Create, Drop, Head, Logged, Manifest, Statement, StatementKind
+from penstock.control.catalog.sql import MAX_SQL, script
 from penstock.errors import UsageError
 
 
@@ -115,23 +115,23 @@ _expect = click.option(
 @command.command()
 @click.argument("name", required=False)
 @click.option("--sql", "only_sql", is_flag=True, help="Print the DDL alone, in order, ready to be replayed.")
-@with_desk
-def show(desk: Desk, name: str | None, only_sql: bool) -> None:
+@with_context
+def show(context: CommandContext, name: str | None, only_sql: bool) -> None:
     """List the statements of the catalog in order, or show one."""
     if name is not None:
-        desk.output.show(Details(_find(Catalog(desk.known), name), only_sql))
+        context.output.show(Details(_find(Catalog(context.known), name), only_sql))
         return
-    head = Catalog(desk.store).head() if desk.has_store else Head()
+    head = Catalog(context.store).head() if context.has_store else Head()
     if not head.entries:
-        desk.output.say(f"the catalog in {shown_url(desk.config.store)} is empty")
+        context.output.say(f"the catalog in {shown_url(context.config.store)} is empty")
     if only_sql:
-        desk.output.show(Script(Catalog(desk.store).read() if head.entries else Manifest(head.version)))
+        context.output.show(Script(Catalog(context.store).read() if head.entries else Manifest(head.version)))
     else:
-        desk.output.show(Listing(head))
+        context.output.show(Listing(head))
 
 
 @command.command()
-@click.argument("kind", type=click.Choice([kind.value for kind in Kind]))
+@click.argument("kind", type=click.Choice([kind.value for kind in StatementKind]))
 @click.argument("name")
 @click.argument("stdin", metavar="[-]", required=False, type=click.Choice(["-"]))
 @click.option("--sql", metavar="TEXT", help="The statement that rebuilds it.")
@@ -139,9 +139,9 @@ def show(desk: Desk, name: str | None, only_sql: bool) -> None:
 @click.option("--needs", multiple=True, metavar="NAME", help="What must be there before it; repeatable.")
 @click.option("--replace", is_flag=True, help="Take the place of what has this name.")
 @_expect
-@with_desk
+@with_context
 def add(
-    desk: Desk,
+    context: CommandContext,
     kind: str,
     name: str,
     stdin: str | None,
@@ -158,29 +158,29 @@ def add(
             "the statement must be given once", hint="give one of --sql TEXT, --file FILE, or - for stdin"
         )
     text = sql if sql is not None else _text(source or click.open_file("-", encoding="utf-8"))
-    change = Create(Statement(name, Kind(kind), text, needs), replace)
-    desk.output.show(Made(Catalog(desk.store).change(change, expected=expected, by=_who())))
+    change = Create(Statement(name, StatementKind(kind), text, needs), replace)
+    context.output.show(Made(Catalog(context.store).change(change, expected=expected, by=_who())))
 
 
 @command.command()
 @click.argument("name")
 @click.option("--cascade", is_flag=True, help="Drop all that need it as well.")
 @_expect
-@with_desk
-def drop(desk: Desk, name: str, cascade: bool, expected: int | None) -> None:
+@with_context
+def drop(context: CommandContext, name: str, cascade: bool, expected: int | None) -> None:
     """Take a statement out of the catalog."""
     change = Drop(name, cascade)
-    desk.output.show(Made(Catalog(desk.known).change(change, expected=expected, by=_who())))
+    context.output.show(Made(Catalog(context.known).change(change, expected=expected, by=_who())))
 
 
 @command.command()
-@with_desk
-def history(desk: Desk) -> None:
+@with_context
+def history(context: CommandContext) -> None:
     """List the last changes of the catalog."""
-    changes = Catalog(desk.store).head().history if desk.has_store else ()
-    desk.output.show(History(changes))
+    changes = Catalog(context.store).head().history if context.has_store else ()
+    context.output.show(History(changes))
     if not changes:
-        desk.output.say(f"the catalog in {shown_url(desk.config.store)} was never changed")
+        context.output.say(f"the catalog in {shown_url(context.config.store)} was never changed")
 
 
 def _find(catalog: Catalog, name: str) -> Statement:

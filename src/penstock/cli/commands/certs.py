@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.desk import Desk, with_desk
+from penstock.cli.context import CommandContext, with_context
 from penstock.cli.output import Block, Grid
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
-    from penstock.certs import Authority, Entry
+    from penstock.certs import Authority, CertificateEntry
 
 _MOST_DAYS = 36_500
 _STEPS = """\b
@@ -32,7 +32,7 @@ The CA is replaced in three steps:
 class Made:
     """A new CA."""
 
-    ca: Entry
+    ca: CertificateEntry
     where: str
     """The option that leads further commands to it, if they need one."""
 
@@ -53,7 +53,7 @@ class Made:
 class Issued:
     """A node's new certificate, and the section of ``penstock.toml`` that names it."""
 
-    node: Entry
+    node: CertificateEntry
     ca: Path
     project: Path
 
@@ -82,7 +82,7 @@ class Issued:
 class Rotated:
     """A new CA beside the old one, and the nodes that still have to follow."""
 
-    ca: Entry
+    ca: CertificateEntry
     nodes: Sequence[str]
     where: str
 
@@ -104,8 +104,8 @@ class Rotated:
 class Finished:
     """The old CAs that are no longer trusted."""
 
-    ca: Entry
-    dropped: Sequence[Entry]
+    ca: CertificateEntry
+    dropped: Sequence[CertificateEntry]
 
     def to_json(self) -> dict[str, Any]:
         return {**_json(self.ca), "dropped": [ca.name for ca in self.dropped]}
@@ -124,7 +124,7 @@ class Finished:
 class Listing:
     """The CAs and every certificate that was issued."""
 
-    entries: Sequence[Entry]
+    entries: Sequence[CertificateEntry]
 
     def to_json(self) -> list[dict[str, Any]]:
         return [_json(entry) for entry in self.entries]
@@ -160,13 +160,13 @@ def command() -> None:
 @with_folder
 @click.option("--name", default="penstock", show_default=True, help="What the CA is called.")
 @with_days("3650")
-@with_desk
-def init(desk: Desk, folder: str | None, name: str, days: int | None) -> None:
+@with_context
+def init(context: CommandContext, folder: str | None, name: str, days: int | None) -> None:
     """Make a private CA: ca.pem, which is trusted, and ca.key, which signs and stays here."""
     from penstock.certs import CA_DAYS
 
-    made = _authority(desk, folder).create(name, days or CA_DAYS)
-    desk.output.show(Made(made, _where(folder)))
+    made = _authority(context, folder).create(name, days or CA_DAYS)
+    context.output.show(Made(made, _where(folder)))
 
 
 @command.command()
@@ -176,9 +176,9 @@ def init(desk: Desk, folder: str | None, name: str, days: int | None) -> None:
 @with_days("365")
 @click.option("--out", metavar="DIR", help="Where to write the files.  [default: the folder of the CA]")
 @click.option("--force", is_flag=True, help="Replace the certificate that the node has.")
-@with_desk
+@with_context
 def issue(
-    desk: Desk,
+    context: CommandContext,
     node: str,
     hosts: Sequence[str],
     folder: str | None,
@@ -193,9 +193,9 @@ def issue(
     """
     from penstock.certs import NODE_DAYS
 
-    project, authority = _project(desk), _authority(desk, folder)
+    project, authority = _project(context), _authority(context, folder)
     made = authority.issue(node, hosts, out=_path(out), days=days or NODE_DAYS, force=force)
-    desk.output.show(Issued(made, authority.cas()[0].certificate, project))
+    context.output.show(Issued(made, authority.cas()[0].certificate, project))
 
 
 @command.command(epilog=_STEPS)
@@ -205,9 +205,9 @@ def issue(
 @with_folder
 @with_days("365, for a CA 3650")
 @click.option("--out", metavar="DIR", help="Where to write the files.  [default: where they are]")
-@with_desk
+@with_context
 def rotate(
-    desk: Desk,
+    context: CommandContext,
     node: str | None,
     ca: bool,
     finish: bool,
@@ -225,8 +225,8 @@ def rotate(
         raise UsageError("--out is for the files of a node", hint="leave it out")
     if days and finish:
         raise UsageError("--days is for a new certificate", hint="leave it out")
-    project, authority = _project(desk), _authority(desk, folder)
-    desk.output.show(
+    project, authority = _project(context), _authority(context, folder)
+    context.output.show(
         _rotate_node(authority, node, days, out, project)
         if node is not None
         else _rotate_ca(authority, days, _where(folder))
@@ -237,11 +237,11 @@ def rotate(
 
 @command.command()
 @with_folder
-@with_desk
-def show(desk: Desk, folder: str | None) -> None:
+@with_context
+def show(context: CommandContext, folder: str | None) -> None:
     """Show the CA and all certificates: until when, for which names, and signed by whom."""
-    authority = _authority(desk, folder)
-    desk.output.show(Listing([*authority.cas(), *authority.nodes()]))
+    authority = _authority(context, folder)
+    context.output.show(Listing([*authority.cas(), *authority.nodes()]))
 
 
 def _rotate_node(authority: Authority, node: str, days: int | None, out: str | None, project: Path) -> Issued:
@@ -263,14 +263,14 @@ def _finish(authority: Authority) -> Finished:
     return Finished(authority.cas()[0], dropped)
 
 
-def _authority(desk: Desk, folder: str | None) -> Authority:
+def _authority(context: CommandContext, folder: str | None) -> Authority:
     from penstock.certs import Authority
 
-    return Authority(_path(folder) or _project(desk) / ".penstock" / "certs")
+    return Authority(_path(folder) or _project(context) / ".penstock" / "certs")
 
 
-def _project(desk: Desk) -> Path:
-    return desk.config.path.parent if desk.config.path else Path.cwd()
+def _project(context: CommandContext) -> Path:
+    return context.config.path.parent if context.config.path else Path.cwd()
 
 
 def _where(folder: str | None) -> str:
@@ -281,7 +281,7 @@ def _path(text: str | None) -> Path | None:
     return Path(text).expanduser().absolute() if text else None
 
 
-def _json(entry: Entry) -> dict[str, Any]:
+def _json(entry: CertificateEntry) -> dict[str, Any]:
     return {
         "name": entry.name,
         "kind": entry.kind,
@@ -295,19 +295,19 @@ def _json(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _written(entry: Entry) -> list[str]:
+def _written(entry: CertificateEntry) -> list[str]:
     return [f"wrote {entry.certificate}", f"wrote {entry.key}"]
 
 
-def _day(entry: Entry) -> str:
+def _day(entry: CertificateEntry) -> str:
     return f"{entry.expires:%Y-%m-%d}"
 
 
-def _days(entry: Entry) -> int:
+def _days(entry: CertificateEntry) -> int:
     return (entry.expires - datetime.now(UTC)).days
 
 
-def _left(entry: Entry) -> str:
+def _left(entry: CertificateEntry) -> str:
     days = _days(entry)
     return str(days) if days >= 0 else "expired"
 

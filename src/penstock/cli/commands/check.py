@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.desk import Desk, with_desk
+from penstock.cli.context import CommandContext, with_context
 from penstock.cli.output import Block, count
 
 if TYPE_CHECKING:
-    from penstock.pipeline import Pipeline
-    from penstock.pipeline.check import Unchecked
+    from penstock.batch.pipeline import Pipeline
+    from penstock.batch.pipeline.check import Unchecked
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +45,21 @@ class Checked:
 
 @click.command()
 @click.argument("source", metavar="FILE[:NAME]")
-@with_desk
-def command(desk: Desk, source: str) -> None:
+@with_context
+def command(context: CommandContext, source: str) -> None:
     """Check a pipeline without any data.
 
     Its tables and declarations are checked, and with Spark's help what its transforms really touch.
     """
-    from penstock.pipeline.execute import Executor, resources_by_stage
+    from penstock.batch.pipeline.execute import Executor, resources_by_stage
     from penstock.project import load
     from penstock.spark import session
 
     project = load(source)
-    spark = session.start(replace(desk.config.spark, fast_start=True), app_name="penstock check")
+    spark = session.start(replace(context.config.spark, fast_start=True), app_name="penstock check")
     try:
         resources = resources_by_stage(project.pipeline, {})
         unchecked = Executor(spark, project.pipeline).check(resources)
     finally:
         spark.stop()
-    desk.output.show(Checked(project.pipeline, project.source, unchecked))
+    context.output.show(Checked(project.pipeline, project.source, unchecked))

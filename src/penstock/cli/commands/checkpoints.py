@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.desk import RANGE, Desk, with_desk
-from penstock.cli.output import Block, Facts, Grid, amount, size
+from penstock.cli.context import RANGE, CommandContext, with_context
+from penstock.cli.output import Block, Facts, Grid, amount, count, size
 from penstock.errors import CorruptFile, RunError, UnknownPartition
 
 if TYPE_CHECKING:
-    from penstock.claims import CheckpointRef, PartitionView
-    from penstock.ranges import Range
-    from penstock.runner.manifests import CheckpointManifest
-    from penstock.runner.runs import Run
+    from penstock.batch.runs.manifests import CheckpointManifest
+    from penstock.batch.runs.runs import Run
+    from penstock.control.claims import CheckpointRef, PartitionView
+    from penstock.core.ranges import Range
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class ListedCheckpoint:
     """A recorded checkpoint; without a manifest it is damaged, and ``problem`` says how."""
 
     partition: Range
@@ -73,14 +73,14 @@ class Checkpoint:
             if table.input is not None:
                 pairs.append((f"  {name}", f"rows of the input as they are ({fields})"))
                 continue
-            pairs.append((f"  {name}", f"{amount(table.rows)} rows ({fields})"))
-            pairs += [("", f"{f.path}  {amount(f.rows)} rows, {size(f.bytes)}") for f in table.files]
+            pairs.append((f"  {name}", f"{count(table.rows, 'row')} ({fields})"))
+            pairs += [("", f"{f.path}  {count(f.rows, 'row')}, {size(f.bytes)}") for f in table.files]
         yield Facts(pairs)
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    checkpoints: Sequence[Checkpoint]
+    checkpoints: Sequence[ListedCheckpoint]
 
     def to_json(self) -> list[dict[str, Any]]:
         return [c.to_json() for c in self.checkpoints]
@@ -103,7 +103,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown(Listing):
+class CheckpointRows(Listing):
     """The same, with everything that is known."""
 
     def blocks(self) -> list[Block]:
@@ -118,39 +118,39 @@ def command() -> None:
 @command.command()
 @click.argument("run")
 @click.option("--limit", default=100, show_default=True, metavar="N", help="At most N partitions; 0 for all.")
-@with_desk
-def ls(desk: Desk, run: str, limit: int) -> None:
+@with_context
+def ls(context: CommandContext, run: str, limit: int) -> None:
     """List the checkpoints of partitions that are not done."""
-    views = (view for view in desk.board(run).partitions(touched=True) if view.checkpoints)
-    record = desk.run(run)
+    views = (view for view in context.board(run).partitions(touched=True) if view.checkpoints)
+    record = context.run(run)
     found = [c for view in islice(views, limit or None) for c in _of(record, view)]
-    desk.output.show(Listing(found))
+    context.output.show(Listing(found))
     if not found:
-        desk.output.say(f"run {run} has no checkpoints")
+        context.output.say(f"run {run} has no checkpoints")
 
 
 @command.command()
 @click.argument("run")
 @click.argument("rows", metavar="RANGE", type=RANGE)
 @click.argument("stage", type=int, required=False)
-@with_desk
-def show(desk: Desk, run: str, rows: Range, stage: int | None) -> None:
+@with_context
+def show(context: CommandContext, run: str, rows: Range, stage: int | None) -> None:
     """Show what the checkpoints of a partition hold."""
-    view = desk.board(run).partition(rows)
+    view = context.board(run).partition(rows)
     if view is None:
         raise UnknownPartition(
             f"run {run!r} has no partition {rows}", hint=f"penstock partitions ls {run} lists them"
         )
-    found = [c for c in _of(desk.run(run), view) if stage is None or c.ref.stage == stage]
+    found = [c for c in _of(context.run(run), view) if stage is None or c.ref.stage == stage]
     if not found:
         after = f" after stage {stage}" if stage is not None else ""
         raise RunError(f"partition {rows} of run {run!r} is {view.state} and has no checkpoint{after}")
-    desk.output.show(Shown(found))
+    context.output.show(CheckpointRows(found))
 
 
-def _of(run: Run, view: PartitionView) -> list[Checkpoint]:
-    from penstock.runner import layout, manifests
-    from penstock.runner.manifests import CheckpointManifest
+def _of(run: Run, view: PartitionView) -> list[ListedCheckpoint]:
+    from penstock.batch.runs import layout, manifests
+    from penstock.batch.runs.manifests import CheckpointManifest
     from penstock.storage import Storage
 
     storage = Storage(run.storage)
@@ -159,7 +159,7 @@ def _of(run: Run, view: PartitionView) -> list[Checkpoint]:
         path = layout.checkpoint_manifest(run.key, view.range, ref.token, ref.stage, ref.digest)
         try:
             manifest = CheckpointManifest.decode(manifests.fetch(storage, path, ref.digest))
-            found.append(Checkpoint(view.range, ref, manifest))
+            found.append(ListedCheckpoint(view.range, ref, manifest))
         except CorruptFile as error:
-            found.append(Checkpoint(view.range, ref, None, error.what))
+            found.append(ListedCheckpoint(view.range, ref, None, error.what))
     return found

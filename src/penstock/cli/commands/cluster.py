@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock import __version__
-from penstock.cli import cluster as screens
 from penstock.cli import exits
-from penstock.cli.cluster import Screen
-from penstock.cli.desk import Desk, with_desk
+from penstock.cli.context import CommandContext, with_context
+from penstock.cli.screens import cluster as screens
+from penstock.cli.screens.cluster import Screen
 from penstock.cli.watching import watch, with_watch
-from penstock.cluster.model import MAX_CAPACITY, Member
 from penstock.config import shown_url
+from penstock.control.cluster.rules.model import MAX_CAPACITY, Member
+from penstock.core.names import LONGEST, RULE, is_name
 from penstock.errors import UsageError
-from penstock.names import LONGEST, RULE, is_name
 
 if TYPE_CHECKING:
-    from penstock.cluster.observer import Observer
+    from penstock.control.cluster.views.observer import Observer
 
 _CODES = f"""\b
 Exit codes:
@@ -43,100 +43,100 @@ def command() -> None:
 
 @command.command(epilog=_CODES)
 @with_watch
-@with_desk
-def status(desk: Desk, seconds: float | None) -> int:
+@with_context
+def status(context: CommandContext, seconds: float | None) -> int:
     """Show on one screen how the cluster is, with warnings about what is not as it should be.
 
     A barrier that hangs and a lease that is not renewed are only found by --watch, which looks on.
     """
-    from penstock.cli.gateway import Status, StatusScreen, status_blocks
-    from penstock.gateway.roles.views import gateway_view
+    from penstock.cli.screens.roles import Status, StatusScreen, status_blocks
+    from penstock.server.roles.views import gateway_view
 
-    observer = _observer(desk)
+    observer = _observer(context)
 
     def look() -> Screen[Any]:
-        gateway = gateway_view(desk.store, desk.config.cluster)
+        gateway = gateway_view(context.store, context.config.cluster)
         # Where only SQL is served, coordinators and workers are all that there is.
         alone = gateway is not None and not observer.exists()
-        cluster = None if alone else observer.status(_catalog_version(desk))
+        cluster = None if alone else observer.status(_catalog_version(context))
         return StatusScreen(Status(cluster, gateway), status_blocks)
 
-    shown = _answer(desk, observer, seconds, look)
+    shown = _answer(context, observer, seconds, look)
     return exits.COMPLETE if shown is None or shown.view.healthy else exits.RESUMABLE
 
 
 @command.command()
 @click.option("--renew", is_flag=True, help="Make a new one; the old one lets nobody in any more.")
-@with_desk
-def token(desk: Desk, renew: bool) -> None:
+@with_context
+def token(context: CommandContext, renew: bool) -> None:
     """Print the token by which workers join (`penstock serve --role worker`)."""
-    from penstock.cli.gateway import Token
-    from penstock.gateway.roles.board import join_token, renew_join_token
+    from penstock.cli.screens.roles import JoinToken
+    from penstock.server.roles.worker_records import join_token, renew_join_token
 
-    desk.output.show(Token(renew_join_token(desk.store) if renew else join_token(desk.store)))
+    context.output.show(JoinToken(renew_join_token(context.store) if renew else join_token(context.store)))
 
 
 @command.command()
 @with_watch
-@with_desk
-def workers(desk: Desk, seconds: float | None) -> None:
+@with_context
+def workers(context: CommandContext, seconds: float | None) -> None:
     """List the workers that compute for the coordinator."""
-    from penstock.cli.gateway import workers_screen
-    from penstock.gateway.roles.board import workers as all_workers
+    from penstock.cli.screens.roles import workers_screen
+    from penstock.server.roles.worker_records import workers as all_workers
 
-    observer = _observer(desk)
-    _answer(desk, observer, seconds, lambda: Screen(tuple(all_workers(desk.store)), workers_screen))
+    observer = _observer(context)
+    _answer(context, observer, seconds, lambda: Screen(tuple(all_workers(context.store)), workers_screen))
 
 
 @command.command()
 @with_watch
-@with_desk
-def members(desk: Desk, seconds: float | None) -> None:
+@with_context
+def members(context: CommandContext, seconds: float | None) -> None:
     """List the members, also instances of batch runs, which own no virtual nodes."""
-    observer = _observer(desk)
-    _answer(desk, observer, seconds, lambda: Screen(observer.members(), screens.members))
+    observer = _observer(context)
+    _answer(context, observer, seconds, lambda: Screen(observer.members(), screens.members))
 
 
 @command.command(epilog=_PING_CODES)
-@with_desk
-def ping(desk: Desk) -> int:
+@with_context
+def ping(context: CommandContext) -> int:
     """Ask every member directly whether it is there, and whom it believes to lead.
 
     Members that were started with --listen answer; with [tls] both sides show a certificate.
     """
-    from penstock.cluster.peer import ping as ask_all
+    from penstock.control.cluster.peer import ping as ask_all
 
-    observer = _observer(desk)
+    observer = _observer(context)
     observer.look()
-    found = ask_all(observer.serving(), desk.config.tls)
+    found = ask_all(observer.serving(), context.config.tls)
     if not found:
         raise UsageError("nobody takes part", hint="start a member with `penstock cluster join`")
-    desk.output.show(Screen(found, screens.pings))
+    context.output.show(Screen(found, screens.pings))
     return exits.COMPLETE if all(each.reached for each in found) else exits.RESUMABLE
 
 
 @command.command()
 @with_watch
-@with_desk
-def leader(desk: Desk, seconds: float | None) -> None:
+@with_context
+def leader(context: CommandContext, seconds: float | None) -> None:
     """Show who leads, and who did before."""
-    observer = _observer(desk)
-    _answer(desk, observer, seconds, lambda: Screen(observer.leader(), screens.leader))
+    observer = _observer(context)
+    _answer(context, observer, seconds, lambda: Screen(observer.leader(), screens.leader))
 
 
 @command.command()
 @click.option("--history", is_flag=True, help="Also earlier versions, and what moved from one to the next.")
 @click.option("--vnodes", is_flag=True, help="Also who owns each virtual node.")
 @with_watch
-@with_desk
-def assignments(desk: Desk, history: bool, vnodes: bool, seconds: float | None) -> None:
-    """Show what each member owns."""
-    observer = _observer(desk)
+@with_context
+def assignments(context: CommandContext, history: bool, vnodes: bool, seconds: float | None) -> None:
+    """Show which virtual nodes each member has. No work is placed on them yet."""
+    observer = _observer(context)
 
     def look() -> Screen[Any]:
         return Screen(observer.assignments(history=history, vnodes=vnodes), screens.assignments)
 
-    _answer(desk, observer, seconds, look)
+    _answer(context, observer, seconds, look)
 
 
 def _limit(default: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -153,22 +153,22 @@ def _limit(default: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 @command.command()
 @_limit(10)
 @with_watch
-@with_desk
-def barriers(desk: Desk, limit: int, seconds: float | None) -> None:
+@with_context
+def barriers(context: CommandContext, limit: int, seconds: float | None) -> None:
     """Show the epochs that wait for answers, how the last ones ended, and which answers did not count."""
-    observer = _observer(desk)
-    _answer(desk, observer, seconds, lambda: Screen(observer.barriers(limit), screens.barriers))
+    observer = _observer(context)
+    _answer(context, observer, seconds, lambda: Screen(observer.barriers(limit), screens.barriers))
 
 
 @command.command()
 @click.option("--scope", metavar="NAME", help="Only this scope.")
 @_limit(20)
 @with_watch
-@with_desk
-def epochs(desk: Desk, scope: str | None, limit: int, seconds: float | None) -> None:
+@with_context
+def epochs(context: CommandContext, scope: str | None, limit: int, seconds: float | None) -> None:
     """List the epochs that were decided, newest first."""
-    observer = _observer(desk)
-    _answer(desk, observer, seconds, lambda: Screen(observer.epochs(scope, limit), screens.epochs))
+    observer = _observer(context)
+    _answer(context, observer, seconds, lambda: Screen(observer.epochs(scope, limit), screens.epochs))
 
 
 @command.command()
@@ -179,7 +179,7 @@ def epochs(desk: Desk, scope: str | None, limit: int, seconds: float | None) -> 
     default=1,
     show_default=True,
     metavar="N",
-    help="Its weight: with 2 it owns twice as much as with 1.",
+    help="Its weight: with 2 it gets twice as many virtual nodes as with 1.",
 )
 @click.option(
     "--address",
@@ -202,9 +202,9 @@ def epochs(desk: Desk, scope: str | None, limit: int, seconds: float | None) -> 
     help="How often it drives an epoch through all members while it leads.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Also tell every epoch that is committed.")
-@with_desk
+@with_context
 def join(
-    desk: Desk,
+    context: CommandContext,
     name: str | None,
     capacity: int,
     addresses: tuple[str, ...],
@@ -214,20 +214,22 @@ def join(
 ) -> int:
     """Take part as a member until Ctrl-C or SIGTERM, and tell what happens.
 
-    It stands for election, owns its share of the virtual nodes and answers barriers. The first signal
-    hands over what it leads and owns; another one leaves at once. After a lost session it joins again.
+    It stands for election, answers barriers and follows the catalog. It does no work of runs, streams or
+    SQL: those have processes of their own. Its share of the virtual nodes shows how work would be spread, and
+    nothing is placed on them yet. The first signal gives up the lead and the share; another one leaves at
+    once. After a lost session it joins again.
     """
-    from penstock.cli.joining import Joining, Teller
+    from penstock.cli.actions.joining import Joining, Teller
 
     _check_listen(listen, addresses)
     member = Member(_member_id(name), "", __version__, capacity, _addresses(addresses))
-    config = desk.config
+    config = context.config
     return Joining(
-        desk.store,
+        context.store,
         config.cluster,
         member,
         barrier_every,
-        Teller(desk.output),
+        Teller(context.output),
         listen=listen,
         tls=config.tls,
         verbose=verbose,
@@ -235,7 +237,7 @@ def join(
 
 
 def _check_listen(listen: str | None, addresses: tuple[str, ...]) -> None:
-    from penstock.cluster.peer import ADDRESS, split
+    from penstock.control.cluster.peer import ADDRESS, split
 
     if listen is None or any(text.startswith(f"{ADDRESS}=") for text in addresses):
         return
@@ -248,33 +250,33 @@ def _check_listen(listen: str | None, addresses: tuple[str, ...]) -> None:
 
 
 def _answer(
-    desk: Desk, observer: Observer, seconds: float | None, look: Callable[[], Screen[Any]]
+    context: CommandContext, observer: Observer, seconds: float | None, look: Callable[[], Screen[Any]]
 ) -> Screen[Any] | None:
     """Show it once, and give what was shown; or watch it to the end."""
     if seconds is not None:
-        watch(desk.output, desk.store, observer.keys.root, look, seconds)
+        watch(context.output, context.store, observer.keys.root, look, seconds)
         return None
     shown = look()
-    desk.output.show(shown)
+    context.output.show(shown)
     return shown
 
 
-def _observer(desk: Desk) -> Observer:
-    from penstock.cluster.observer import Observer
+def _observer(context: CommandContext) -> Observer:
+    from penstock.control.cluster.views.observer import Observer
 
-    if not desk.has_store:
+    if not context.has_store:
         raise UsageError(
-            f"there is no store at {shown_url(desk.config.store)}",
+            f"there is no store at {shown_url(context.config.store)}",
             hint="go to the project's folder, or name the store with --store URL; "
             "`penstock cluster join` makes a new one",
         )
-    return Observer(desk.store, desk.config.cluster)
+    return Observer(context.store, context.config.cluster)
 
 
-def _catalog_version(desk: Desk) -> int:
-    from penstock.catalog import Catalog
+def _catalog_version(context: CommandContext) -> int:
+    from penstock.control.catalog import Catalog
 
-    return Catalog(desk.store).head().version
+    return Catalog(context.store).head().version
 
 
 def _member_id(name: str | None) -> str:
@@ -287,7 +289,7 @@ def _member_id(name: str | None) -> str:
 
 
 def _addresses(given: tuple[str, ...]) -> dict[str, str]:
-    from penstock.cluster.peer import split
+    from penstock.control.cluster.peer import split
 
     found: dict[str, str] = {}
     for text in given:

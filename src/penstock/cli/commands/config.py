@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from penstock.cli.desk import Desk, with_desk
+from penstock.cli.context import CommandContext, with_context
 from penstock.cli.output import Block, Grid
 from penstock.config import Config
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ConfigView:
     """Every setting, its value and where that comes from."""
 
     config: Config
@@ -45,11 +45,11 @@ def command() -> None:
 
 
 @command.command()
-@with_desk
-def show(desk: Desk) -> None:
+@with_context
+def show(context: CommandContext) -> None:
     """Show every setting, its value and where it comes from.
 
     A flag wins over an environment variable (PENSTOCK_RUN_CLAIMS for run.claims), that over
     penstock.toml, and that over the default.
     """
-    desk.output.show(Settings(desk.config))
+    context.output.show(ConfigView(context.config))

@@ -17,9 +17,10 @@ import click
 
 from penstock import __version__
 from penstock.cli import exits
-from penstock.cli.desk import Desk, with_desk
+from penstock.cli.context import CommandContext, with_context
 from penstock.cli.output import Block, Facts, plain, size
 from penstock.config import shown_url
+from penstock.core import packages
 from penstock.errors import PenstockError
 
 _LITTLE_SPACE = 1 << 30
@@ -61,8 +62,8 @@ class Diagnosis:
 @click.command()
 @click.option("--spark", "with_spark", is_flag=True, help="Also start Spark and run a query.")
 @click.option("--archive", is_flag=True, help="Make Spark's class archive if it is missing (about a minute).")
-@with_desk
-def command(desk: Desk, with_spark: bool, archive: bool) -> int:
+@with_context
+def command(context: CommandContext, with_spark: bool, archive: bool) -> int:
     """Find out what is missing here.
 
     Looks at Python, Java, Spark's class archive, certificates, the store and the storage, and says what to
@@ -71,16 +72,17 @@ def command(desk: Desk, with_spark: bool, archive: bool) -> int:
     looks: list[Callable[[], Iterator[Finding]]] = [
         _python,
         _packages,
+        _plugins,
         lambda: _java(archive),
-        lambda: _config(desk),
-        lambda: _certificates(desk),
-        lambda: _store(desk),
-        lambda: _storage(desk),
+        lambda: _config(context),
+        lambda: _certificates(context),
+        lambda: _store(context),
+        lambda: _storage(context),
     ]
     if with_spark:
-        looks.append(lambda: _spark(desk))
+        looks.append(lambda: _spark(context))
     found = Diagnosis(tuple(finding for look in looks for finding in _safely(look)))
-    desk.output.show(found)
+    context.output.show(found)
     return exits.COMPLETE if found.healthy else exits.FAILED
 
 
@@ -103,11 +105,27 @@ def _packages() -> Iterator[Finding]:
     from importlib.metadata import PackageNotFoundError, version
 
     yield Finding("penstock", "ok", __version__)
-    for name in ("pyspark", "pyarrow", "apsw", "grpcio", "obstore", "cryptography"):
+    for name in ("pyspark", "pyarrow", "apsw"):
         try:
             yield Finding(name, "ok", version(name))
         except PackageNotFoundError:
             yield Finding(name, "broken", "not installed", f"pip install {name}")
+    absent = [extra for extra in packages.EXTRAS if packages.missing(extra)]
+    there = ", ".join(extra for extra in packages.EXTRAS if extra not in absent) or "none"
+    without = f"; not installed: {', '.join(absent)} (pip install 'penstock[EXTRA]')" if absent else ""
+    yield Finding("extras", "ok", there + without)
+
+
+def _plugins() -> Iterator[Finding]:
+    from penstock.core.plugins import GROUPS, plugins
+
+    for plugin in (each for group in GROUPS for each in plugins(group)):
+        name = f"{plugin.kind} {plugin.name}"
+        try:
+            plugin.load()
+            yield Finding(name, "ok", f"from {plugin.package}")
+        except PenstockError as error:
+            yield Finding(name, "broken", error.what, error.hint or "")
 
 
 def _java(make_archive: bool) -> Iterator[Finding]:
@@ -123,15 +141,15 @@ def _java(make_archive: bool) -> Iterator[Finding]:
         yield Finding("class archive", "note", "not made yet: Spark takes about twice as long to start", fix)
 
 
-def _config(desk: Desk) -> Iterator[Finding]:
-    path = desk.config.path
+def _config(context: CommandContext) -> Iterator[Finding]:
+    path = context.config.path
     yield Finding("configuration", "ok", str(path) if path else "defaults (no penstock.toml here or above)")
 
 
-def _certificates(desk: Desk) -> Iterator[Finding]:
-    from penstock import tls
+def _certificates(context: CommandContext) -> Iterator[Finding]:
+    from penstock.config import tls
 
-    found = desk.config.tls
+    found = context.config.tls
     if found is None:
         return
     _, cert, _ = found.credentials()
@@ -147,22 +165,22 @@ def _certificates(desk: Desk) -> Iterator[Finding]:
     )
 
 
-def _store(desk: Desk) -> Iterator[Finding]:
-    url = shown_url(desk.config.store)
-    if not desk.has_store:
-        yield _to_be_made("store", url, Path(desk.config.store.removeprefix("sqlite:///")).parent)
+def _store(context: CommandContext) -> Iterator[Finding]:
+    url = shown_url(context.config.store)
+    if not context.has_store:
+        yield _to_be_made("store", url, Path(context.config.store.removeprefix("sqlite:///")).parent)
         return
     try:
         before = time.monotonic()
-        desk.store.session(5.0).close()  # two writes
+        context.store.session(5.0).close()  # two writes
         yield Finding("store", "ok", f"{url}, writable ({1000 * (time.monotonic() - before):.0f} ms)")
     except PenstockError as error:
         fix = error.hint or "see that the file and its folder are yours and writable"
         yield Finding("store", "broken", f"{url}: {error.what}", fix)
 
 
-def _storage(desk: Desk) -> Iterator[Finding]:
-    storage = desk.storage
+def _storage(context: CommandContext) -> Iterator[Finding]:
+    storage = context.storage
     root = shown_url(storage.root)
     if storage.local is not None and not storage.local.exists():
         yield _to_be_made("storage", root, storage.local)
@@ -196,15 +214,15 @@ def _existing(path: Path) -> Path:
     return next(p for p in (path, *path.parents) if p.exists())
 
 
-def _spark(desk: Desk) -> Iterator[Finding]:
+def _spark(context: CommandContext) -> Iterator[Finding]:
     from penstock.spark import session
 
     before = time.monotonic()
-    spark = session.start(replace(desk.config.spark, fast_start=True), app_name="penstock doctor")
+    spark = session.start(replace(context.config.spark, fast_start=True), app_name="penstock doctor")
     try:
         spark.sql("SELECT 1").collect()
         seconds = time.monotonic() - before
-        master = shown_url(desk.config.spark.master)
+        master = shown_url(context.config.spark.master)
         yield Finding("Spark", "ok", f"{spark.version} on {master}, first query after {seconds:.1f} s")
     finally:
         spark.stop()

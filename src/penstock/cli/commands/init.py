@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from penstock.cli.desk import Desk, with_desk
+from penstock.cli.context import CommandContext, with_context
 from penstock.cli.output import Block
 from penstock.errors import PenstockError, UsageError
 
@@ -42,8 +42,8 @@ class Made:
 @click.option(
     "--no-archive", is_flag=True, help="Do not make Spark's class archive, which takes about a minute."
 )
-@with_desk
-def command(desk: Desk, directory: str, no_archive: bool) -> None:
+@with_context
+def command(context: CommandContext, directory: str, no_archive: bool) -> None:
     """Make a project with an example in it.
 
     Writes penstock.toml, a pipeline that runs as it is, and a little data for it. Nothing is
@@ -71,9 +71,9 @@ def command(desk: Desk, directory: str, no_archive: bool) -> None:
     ]
     if directory != ".":
         commands.insert(0, f"cd {directory}")
-    desk.output.show(Made(folder, list(contents), commands))
+    context.output.show(Made(folder, list(contents), commands))
     if not no_archive:
-        _train(desk)
+        _train(context)
 
 
 def example_rows(count: int) -> str:
@@ -94,14 +94,16 @@ def _template(name: str) -> str:
     return files("penstock.cli").joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def _train(desk: Desk) -> None:
+def _train(context: CommandContext) -> None:
     from penstock.spark import cds, java
 
     try:
         found = java.find()
         if cds.archive(found) is None:
-            desk.output.say("making Spark's class archive, so that it starts faster (about a minute, once) …")
+            context.output.say(
+                "making Spark's class archive, so that it starts faster (about a minute, once) …"
+            )
             if cds.train(found) is None:
-                desk.output.say("another process is making it now")
+                context.output.say("another process is making it now")
     except PenstockError as error:
-        desk.output.say(f"the project is ready, but without a class archive: {error}")
+        context.output.say(f"the project is ready, but without a class archive: {error}")

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.desk import Desk, with_desk
+from penstock.cli.context import CommandContext, with_context
 from penstock.cli.output import Block, Facts, Grid, amount, count, size
 from penstock.config import shown_url
 from penstock.errors import CorruptFile, InputError, UsageError
 
 if TYPE_CHECKING:
-    from penstock.cli.registering import Users
-    from penstock.inputs import Input
+    from penstock.batch.inputs import Input
+    from penstock.cli.actions.registering import InputUsers
 
 _NAMED = 20
 
@@ -25,33 +25,41 @@ def _json(found: Input) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
+class ListedInput:
+    """An input as the store knows it, and with its files if they are in this storage."""
+
+    facts: Mapping[str, Any]
+    input: Input | None
+    problem: str
+
+    def to_json(self) -> dict[str, Any]:
+        found = _json(self.input) if self.input else {**self.facts, "problem": self.problem}
+        return {**found, "storage": self.facts.get("storage")}
+
+    def row(self) -> tuple[str, ...]:
+        facts = self.facts
+        partitions = -(-facts["total_rows"] // facts["partition_rows"])
+        taken = size(sum(f.bytes for f in self.input.files)) if self.input else "?"
+        counts = (amount(facts["total_rows"]), amount(partitions), amount(facts["files"]), taken)
+        return (facts["name"], facts["format"], *counts, self.problem or facts["source"])
+
+
+@dataclass(frozen=True, slots=True)
 class Listing:
-    inputs: Sequence[Input]
+    entries: Sequence[ListedInput]
 
     def to_json(self) -> list[dict[str, Any]]:
-        return [_json(i) for i in self.inputs]
+        return [entry.to_json() for entry in self.entries]
 
     def blocks(self) -> list[Block]:
         headers = ("input", "format", "rows", "partitions", "files", "size", "source")
-        rows = [
-            (
-                i.name,
-                i.format,
-                amount(i.total_rows),
-                amount(i.partitions),
-                amount(len(i.files)),
-                size(sum(f.bytes for f in i.files)),
-                i.source,
-            )
-            for i in self.inputs
-        ]
-        return [Grid(headers, rows, right=headers[2:6])]
+        return [Grid(headers, [entry.row() for entry in self.entries], right=headers[2:6])]
 
 
 @dataclass(frozen=True, slots=True)
 class Details:
     input: Input
-    users: Users
+    users: InputUsers
     problem: str
 
     def to_json(self) -> dict[str, Any]:
@@ -66,7 +74,7 @@ class Details:
     def blocks(self) -> list[Block]:
         i = self.input
         fields = "\n".join(f"{f.name}: {f.type}{'' if f.nullable else ' not null'}" for f in i.schema)
-        files = [f"{f.path}  {amount(f.rows)} rows, {size(f.bytes)}" for f in i.files[:_NAMED]]
+        files = [f"{f.path}  {count(f.rows, 'row')}, {size(f.bytes)}" for f in i.files[:_NAMED]]
         if len(i.files) > _NAMED:
             files.append(f"and {len(i.files) - _NAMED} more")
         using = [*(f"{name} (unfinished)" for name in self.users.unfinished), *self.users.finished]
@@ -96,60 +104,110 @@ class Dropped:
         return [f"input {self.name} is forgotten; the files it was registered from are untouched"]
 
 
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    name: str
+    files: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"input": self.name, "removed_files": self.files}
+
+    def blocks(self) -> list[Block]:
+        return [f"input {self.name}: removed {count(self.files, 'file')} of interrupted registrations"]
+
+
 @click.group()
 def command() -> None:
     """Look at registered inputs, or forget one."""
 
 
 @command.command()
-@with_desk
-def ls(desk: Desk) -> None:
+@with_context
+def ls(context: CommandContext) -> None:
     """List all registered inputs."""
-    from penstock import inputs
+    from penstock.batch import inputs
 
-    names = inputs.names(desk.store) if desk.has_store else []
-    desk.output.show(Listing([inputs.load(desk.store, desk.storage, name) for name in names]))
-    if not names:
-        desk.output.say(f"no inputs in {shown_url(desk.config.store)}")
+    entries = [_entry(context, each) for each in inputs.facts(context.store)] if context.has_store else []
+    context.output.show(Listing(entries))
+    if not entries:
+        context.output.say(f"no inputs in {shown_url(context.config.store)}")
+
+
+def _entry(context: CommandContext, facts: Mapping[str, Any]) -> ListedInput:
+    """One that is broken, or in another storage, keeps nobody from seeing the others."""
+    from penstock.batch import inputs
+
+    try:
+        return ListedInput(facts, inputs.load(context.store, context.storage, facts["name"]), "")
+    except (InputError, CorruptFile) as error:
+        return ListedInput(facts, None, error.what)
 
 
 @command.command()
 @click.argument("name")
-@with_desk
-def show(desk: Desk, name: str) -> None:
+@with_context
+def show(context: CommandContext, name: str) -> None:
     """Show fields, files and runs of an input, and whether it has changed."""
-    from penstock import inputs
-    from penstock.cli.registering import users
+    from penstock.batch import inputs
+    from penstock.cli.actions.registering import users
 
-    found = inputs.load(desk.known, desk.storage, name)
+    found = inputs.load(context.known, context.storage, name)
     try:
         inputs.check_unchanged(found)
         problem = ""
     except InputError as error:
         problem = error.what
-    desk.output.show(Details(found, users(desk.store, name, found.digest), problem))
+    context.output.show(Details(found, users(context.store, name, found.digest), problem))
 
 
 @command.command()
 @click.argument("name")
-@with_desk
-def drop(desk: Desk, name: str) -> None:
+@click.option(
+    "--leftovers",
+    is_flag=True,
+    help="Only remove what interrupted registrations left; nobody may be registering it now.",
+)
+@with_context
+def drop(context: CommandContext, name: str, leftovers: bool) -> None:
     """Forget an input that no unfinished run uses."""
-    from penstock import inputs
-    from penstock.cli.registering import users
+    from penstock.batch import inputs
+    from penstock.batch.runs import dropping, runs
+    from penstock.cli.actions.registering import users
 
+    if leftovers:
+        removed = inputs.drop_leftovers(context.known, context.storage, name)
+        context.output.show(Cleared(name, removed))
+        return
     try:
-        digest = inputs.load(desk.known, desk.storage, name).digest
-        using = users(desk.store, name, digest)
+        found = inputs.load(context.known, context.storage, name)
     except CorruptFile:
-        using = None
+        found = None  # its file list is lost, so that no run can use it
+    using = users(context.store, name, found.digest) if found else None
+    _refuse_used(name, using)
+
+    def needed() -> bool:
+        if found:
+            _refuse_used(name, users(context.store, name, found.digest))
+        for run in runs.using(context.store, name):
+            dropping.check_idle(context.store, run)  # it may read what was registered before
+        return False
+
+    registration = found.id if found else None
+    if not inputs.drop(context.store, context.storage, name, registration=registration, needed=needed):
+        raise InputError(
+            f"input {name} was dropped or registered anew meanwhile",
+            left="nothing was removed",
+            hint=f"penstock inputs show {name}",
+        )
+    context.output.show(Dropped(name))
+    if using and using.finished:
+        context.output.say(f"`runs verify` cannot compare it any more for {', '.join(using.finished)}")
+
+
+def _refuse_used(name: str, using: InputUsers | None) -> None:
     if using and using.unfinished:
         raise UsageError(
             f"input {name} cannot be dropped: unfinished runs use it: {', '.join(using.unfinished)}",
             hint=f"finish it with `penstock runs resume {using.unfinished[0]}`, or remove it with "
             f"`penstock runs gc {using.unfinished[0]} --drop`",
         )
-    inputs.drop(desk.store, desk.storage, name)
-    desk.output.show(Dropped(name))
-    if using and using.finished:
-        desk.output.say(f"`runs verify` cannot compare it any more for {', '.join(using.finished)}")

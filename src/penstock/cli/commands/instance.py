@@ -14,7 +14,7 @@ from penstock.cli import exits
 from penstock.cli.output import error_json
 from penstock.cli.signals import Signals
 from penstock.errors import PenstockError
-from penstock.job import Stop
+from penstock.workers.jobs import Stop
 
 Tell = Callable[[str, Any], None]
 Started = Callable[[object], None]
@@ -23,7 +23,7 @@ Started = Callable[[object], None]
 @click.command(hidden=True)
 @click.option("--events", type=int, required=True, help="File descriptor that takes what happens.")
 def command(events: int) -> int:
-    """Take part in a run or a stream; the order comes through stdin (see penstock.children)."""
+    """Take part in a run or a stream; the order comes through stdin (see penstock.workers.children)."""
     os.set_inheritable(events, False)
     lock = threading.Lock()
     order = json.loads(_first_line())
@@ -66,10 +66,10 @@ def _take_part(order: Mapping[str, Any], tell: Tell, stop: Stop, started: Starte
 
 
 def _run(told: Mapping[str, Any], tell: Tell, stop: Stop, started: Started) -> Any:
-    from penstock.job import Job, perform
     from penstock.project import load
+    from penstock.workers.run_job import RunJob, perform
 
-    job = Job.from_json(told)
+    job = RunJob.from_json(told)
     report = perform(
         job, load(job.source), lambda event: tell("event", event.to_json()), stop, started=started
     )
@@ -78,8 +78,8 @@ def _run(told: Mapping[str, Any], tell: Tell, stop: Stop, started: Started) -> A
 
 def _stream(told: Mapping[str, Any], tell: Tell, stop: Stop) -> Any:
     from penstock.project import load_stream
-    from penstock.stream_job import StreamJob, perform
-    from penstock.streams.events import StreamEvent
+    from penstock.streams.views.events import StreamEvent
+    from penstock.workers.stream_job import StreamJob, perform
 
     def listen(event: StreamEvent) -> None:
         if event.kind == "joined":

@@ -12,15 +12,15 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from penstock.cli import exits
-from penstock.cli.desk import Desk, with_desk
-from penstock.cli.journals import Line, feed, find, last_lines, lines, split
+from penstock.cli.actions.journals import Line, feed, find, last_lines, lines, split
+from penstock.cli.context import CommandContext, with_context
 from penstock.cli.output import Block, Facts, Grid, JsonOutput, amount, count, size
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     from penstock.journals import Appended, JournalReader, Summary
-    from penstock.journals.verify import Report
-    from penstock.streams.frontiers import FrontierView
+    from penstock.journals.reader.verify import JournalReport
+    from penstock.streams.views.frontiers import FrontierView
 
 _POLL = 0.2
 _VERIFY_EXITS = f"""\b
@@ -58,7 +58,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class Documents:
+class DocumentListing:
     """Documents with their offsets."""
 
     lines: Sequence[Line]
@@ -96,9 +96,9 @@ class Done:
 class Verified:
     """What was found in some journals."""
 
-    reports: Sequence[Report]
+    reports: Sequence[JournalReport]
 
-    def to_json(self) -> list[Report]:
+    def to_json(self) -> list[JournalReport]:
         return list(self.reports)
 
     def blocks(self) -> Iterator[Block]:
@@ -116,7 +116,7 @@ class Verified:
 
 
 @dataclass(frozen=True, slots=True)
-class Frontier:
+class FrontierTable:
     """How far a stream has read its journals."""
 
     view: FrontierView
@@ -183,13 +183,13 @@ def command() -> None:
 @command.command()
 @click.argument("root", default=".")
 @click.option("--prefix", default="", help="Only journals whose names begin with this.")
-@with_desk
-def ls(desk: Desk, root: str, prefix: str) -> None:
+@with_context
+def ls(context: CommandContext, root: str, prefix: str) -> None:
     """List the journals below ROOT, a folder or an object-store URL."""
     found = find(root).summaries(prefix)
     if not found:
-        desk.output.say(f"there are no journals in {root}")
-    desk.output.show(Listing(found))
+        context.output.say(f"there are no journals in {root}")
+    context.output.show(Listing(found))
 
 
 @command.command()
@@ -198,12 +198,14 @@ def ls(desk: Desk, root: str, prefix: str) -> None:
 @click.option("--from", "begin", type=click.IntRange(min=0), metavar="OFFSET", help="Begin with this line.")
 @click.option("--to", "end", type=click.IntRange(min=0), metavar="OFFSET", help="End before this line.")
 @click.option("--offsets", is_flag=True, help="Print the offset of each line before it.")
-@with_desk
-def cat(desk: Desk, root: str, journal: str, begin: int | None, end: int | None, offsets: bool) -> None:
+@with_context
+def cat(
+    context: CommandContext, root: str, journal: str, begin: int | None, end: int | None, offsets: bool
+) -> None:
     """Print the documents of a journal as they are, committed or not."""
     found = lines(find(root, journal), journal, begin, end)
-    if isinstance(desk.output, JsonOutput):
-        desk.output.show(Documents(list(found)))
+    if isinstance(context.output, JsonOutput):
+        context.output.show(DocumentListing(list(found)))
         return
     for line in found:
         _print(line, offsets)
@@ -216,15 +218,15 @@ def cat(desk: Desk, root: str, journal: str, begin: int | None, end: int | None,
 @click.option("-n", "number", type=click.IntRange(min=0), default=10, show_default=True, help="How many.")
 @click.option("-f", "follow", is_flag=True, help="Go on with what is appended, until Ctrl-C.")
 @click.option("--offsets", is_flag=True, help="Print the offset of each line before it.")
-@with_desk
-def tail(desk: Desk, root: str, journal: str, number: int, follow: bool, offsets: bool) -> None:
+@with_context
+def tail(context: CommandContext, root: str, journal: str, number: int, follow: bool, offsets: bool) -> None:
     """Print the last documents of a journal."""
-    if follow and isinstance(desk.output, JsonOutput):
+    if follow and isinstance(context.output, JsonOutput):
         raise UsageError("-f has no end, and --json is one value", hint="leave one of them out")
     journals = find(root, journal)
     last, end = last_lines(journals, journal, number)
-    if isinstance(desk.output, JsonOutput):
-        desk.output.show(Documents(last))
+    if isinstance(context.output, JsonOutput):
+        context.output.show(DocumentListing(last))
         return
     for line in last:
         _print(line, offsets)
@@ -240,9 +242,9 @@ def tail(desk: Desk, root: str, journal: str, number: int, follow: bool, offsets
 @click.option("--producer", metavar="HEX", help="12 hexadecimal digits; a new one if it is left out.")
 @click.option("--transaction", is_flag=True, help="Commit all documents together, at the end of the input.")
 @click.option("--raw", is_flag=True, help="Take lines with their UUIDs as they are, after checking them.")
-@with_desk
+@with_context
 def append(
-    desk: Desk,
+    context: CommandContext,
     root: str,
     journal: str,
     source: IO[bytes],
@@ -251,8 +253,9 @@ def append(
     raw: bool,
 ) -> None:
     """Append JSON lines from FILE, or from stdin, to a journal below the folder ROOT."""
-    from penstock.journals import JournalWriter, names
-    from penstock.journals.uuids import parse_producer, producer_text
+    from penstock.journals import JournalWriter
+    from penstock.journals.format import names
+    from penstock.journals.format.uuids import parse_producer, producer_text
 
     names.check(journal)
     if raw and (transaction or producer is not None):
@@ -263,7 +266,7 @@ def append(
             # Whoever used this producer before may have been killed in a transaction.
             writer.roll_back(journal)
         parts, documents = feed(writer, journal, source, transaction=transaction, raw=raw)
-        desk.output.show(Done(journal, producer_text(writer.producer), parts, documents))
+        context.output.show(Done(journal, producer_text(writer.producer), parts, documents))
 
 
 @command.command()
@@ -271,47 +274,48 @@ def append(
 @click.argument("journal")
 @click.option("--producer", metavar="HEX", required=True, help="12 hexadecimal digits.")
 @click.option("--clock", type=click.IntRange(min=1), required=True, help="That of the acknowledgement.")
-@with_desk
-def ack(desk: Desk, root: str, journal: str, producer: str, clock: int) -> None:
+@with_context
+def ack(context: CommandContext, root: str, journal: str, producer: str, clock: int) -> None:
     """Write the acknowledgement that a producer owes to a journal, since it was killed before it could.
 
     It commits what the producer has left open there up to this clock. Streams name producer and clock when a
     transaction waits for it.
     """
     from penstock.journals import Ack, JournalWriter, Stamp
-    from penstock.journals.documents import encode_ack
-    from penstock.journals.uuids import Flag, parse_producer
+    from penstock.journals.format.documents import encode_ack
+    from penstock.journals.format.uuids import Flag, parse_producer
 
     number = parse_producer(producer)
     document = encode_ack(Stamp(number, clock, Flag.ACK)).decode().rstrip("\n")
     find(root, journal)
     with JournalWriter(root) as writer:
         writer.recover([Ack(journal, document)])
-    desk.output.say(f"producer {producer} is acknowledged in {journal} up to clock {clock}")
+    context.output.say(f"producer {producer} is acknowledged in {journal} up to clock {clock}")
 
 
 @command.command(epilog=_VERIFY_EXITS)
 @click.argument("root")
 @click.argument("journals", nargs=-1, metavar="[JOURNAL]...")
-@with_desk
-def verify(desk: Desk, root: str, journals: tuple[str, ...]) -> int:
+@with_context
+def verify(context: CommandContext, root: str, journals: tuple[str, ...]) -> int:
     """Read journals, or all of them, and tell every problem: what is missing, damaged or no document."""
-    from penstock.journals.verify import verify as verified
+    from penstock.journals.reader.verify import verify as verified
+    from penstock.journals.reader.verify import verify_all
 
     found = find(root, *journals)
-    reports = [verified(found, journal) for journal in journals or found.list()]
-    desk.output.show(Verified(reports))
+    reports = [verified(found, journal) for journal in journals] if journals else list(verify_all(found))
+    context.output.show(Verified(reports))
     return exits.COMPLETE if all(report.is_right for report in reports) else exits.FAILED
 
 
 @command.command()
 @click.argument("stream")
-@with_desk
-def frontier(desk: Desk, stream: str) -> None:
+@with_context
+def frontier(context: CommandContext, stream: str) -> None:
     """Show how far STREAM has read its journals, and how many bytes it is behind."""
-    from penstock.streams import frontiers
+    from penstock.streams.views import frontiers
 
-    desk.output.show(Frontier(frontiers.look(desk.known, desk.storage, stream)))
+    context.output.show(FrontierTable(frontiers.look(context.known, context.storage, stream)))
 
 
 def _follow(reader: JournalReader, offsets: bool) -> None:
@@ -342,5 +346,5 @@ def _time(seconds: float | None) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _problems(report: Report) -> str:
+def _problems(report: JournalReport) -> str:
     return amount(len(report.problems) + report.more)

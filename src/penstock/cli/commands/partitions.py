@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.desk import RANGE, Desk, with_desk
+from penstock.cli.commands.plan import current_fingerprint
+from penstock.cli.context import RANGE, CommandContext, with_context
 from penstock.cli.output import Block, Grid, amount, count, plain
-from penstock.errors import UnknownPartition, UsageError
+from penstock.errors import PenstockError, UnknownPartition, UsageError
 
 if TYPE_CHECKING:
-    from penstock.claims import PartitionView
-    from penstock.ranges import Range
+    from penstock.control.claims import PartitionView
+    from penstock.core.ranges import Range
 
 _STATES = ("pending", "claimed", "completed", "poisoned")
 
@@ -80,39 +81,39 @@ def command() -> None:
 @click.option("--state", type=click.Choice(_STATES), multiple=True, help="Only these; may be given again.")
 @click.option("--limit", default=100, show_default=True, metavar="N", help="At most N; 0 for all.")
 @click.option("--from", "begin", default=0, metavar="ROW", help="From the partition that holds this row.")
-@with_desk
-def ls(desk: Desk, run: str, state: tuple[str, ...], limit: int, begin: int) -> None:
+@with_context
+def ls(context: CommandContext, run: str, state: tuple[str, ...], limit: int, begin: int) -> None:
     """List partitions in row order."""
-    from penstock.claims import State
+    from penstock.control.claims import PartitionState
 
-    states = {State(s) for s in state} or None
-    views = desk.board(run).partitions(states, begin)
+    states = {PartitionState(s) for s in state} or None
+    views = context.board(run).partitions(states, begin)
     found = list(islice(views, limit + 1 if limit else None))
     shown = found[:limit] if limit else found
-    desk.output.show(Listing(shown))
+    context.output.show(Listing(shown))
     if len(found) > len(shown):
-        desk.output.say(f"more: --from {found[-1].range.begin}, or --limit 0 for all")
+        context.output.say(f"more: --from {found[-1].range.begin}, or --limit 0 for all")
 
 
 @command.command()
 @click.argument("run")
 @click.argument("rows", metavar="RANGE", type=RANGE)
-@with_desk
-def release(desk: Desk, run: str, rows: Range) -> None:
+@with_context
+def release(context: CommandContext, run: str, rows: Range) -> None:
     """Take a partition from its owner, whose work on it is refused from then on."""
     with _named(run):
-        desk.board(run).force_release(rows)
-    desk.output.show(Moved(run, [rows]))
+        context.board(run).force_release(rows)
+    context.output.show(Moved(run, [rows]))
 
 
 @command.command()
 @click.argument("run")
 @click.argument("rows", metavar="[RANGE]", type=RANGE, required=False)
 @click.option("--all", "every", is_flag=True, help="All poisoned partitions.")
-@with_desk
-def retry(desk: Desk, run: str, rows: Range | None, every: bool) -> None:
-    """Let poisoned partitions be claimed again."""
-    from penstock.claims import State
+@with_context
+def retry(context: CommandContext, run: str, rows: Range | None, every: bool) -> None:
+    """Let poisoned partitions be claimed again; their checkpoints are kept."""
+    from penstock.control.claims import PartitionState
 
     if every == (rows is not None):
         raise UsageError(
@@ -120,11 +121,56 @@ def retry(desk: Desk, run: str, rows: Range | None, every: bool) -> None:
             hint=f"penstock partitions retry {run} --all, or one that "
             f"`penstock partitions ls {run} --state poisoned` lists",
         )
-    board = desk.board(run)
-    chosen = [rows] if rows else [view.range for view in board.partitions({State.POISONED})]
+    board = context.board(run)
+    chosen = [rows] if rows else [view.range for view in board.partitions({PartitionState.POISONED})]
     with _named(run):
         for each in chosen:
             board.retry(each)
-    desk.output.show(Moved(run, chosen))
+    context.output.show(Moved(run, chosen))
     if chosen:
-        desk.output.say(f"next: penstock runs resume {run}")
+        context.output.say(how_to_resume(context, run))
+
+
+def how_to_resume(context: CommandContext, name: str) -> str:
+    """The next command for a run that has partitions to do, or what has to be seen to before."""
+    from penstock.batch import inputs
+    from penstock.batch.runner.places import check_places
+    from penstock.project import load
+    from penstock.storage import Storage
+
+    run = context.run(name)
+    command = f"penstock runs resume {name}"
+    if not run.source:
+        return f"next: start its Runner again, or {command} --file FILE[:NAME]: it was started from Python"
+    try:
+        project = load(run.source)
+    except PenstockError as error:
+        return f"its pipeline file cannot be loaded: {error.what}\nnext: {command} --file FILE[:NAME]"
+    storage = Storage(run.storage)
+    try:
+        check_places(storage, run.output_storage, begun=True)
+        for registered in run.registered.values():
+            inputs.check_unchanged(inputs.load(context.store, storage, registered))
+    except PenstockError as error:
+        return f"it cannot go on yet: {error.what}\nnext: {error.hint or 'see to that'}; then {command}"
+    try:
+        reasons = run.fingerprint.differences(
+            current_fingerprint(context, run, project, may_start_spark=False)
+        )
+    except Exception:  # a resource that needs a session, say
+        return f"next: {command}, with --accept-changed-code if the code was changed"
+    changed = [reason for reason in reasons if reason.startswith("input ")]
+    if changed:
+        return (
+            f"it cannot go on with what is there now: {'; '.join(changed)}\n"
+            f"next: put the registered data back and {command}, or start a run of its own with --run NAME"
+        )
+    summary = context.summary(run)
+    if not reasons or summary is None or not summary.completed.partitions:
+        return f"next: {command}"
+    kept = count(summary.completed.partitions, "partition")
+    return (
+        f"the pipeline changed since the run began: {'; '.join(reasons)}\n"
+        f"next: {command} --accept-changed-code keeps {kept} that the old code completed; "
+        "penstock run … --run NAME computes everything anew"
+    )

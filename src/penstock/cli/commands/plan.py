@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.desk import Desk, with_desk
+from penstock.cli.context import CommandContext, with_context
 from penstock.cli.output import Block, Facts, Grid, count
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
+    from penstock.batch.runs.manifests import Fingerprint
+    from penstock.batch.runs.plan import PipelinePlan, RunPlan, StagePlan
+    from penstock.batch.runs.runs import Run
     from penstock.project import Project
-    from penstock.runner.manifests import Fingerprint
-    from penstock.runner.plan import PipelinePlan, RunPlan, StagePlan
-    from penstock.runner.runs import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,55 +70,69 @@ def _run(run: RunPlan, stages: int) -> Iterator[Block]:
 @click.option("--run", "name", metavar="NAME", help="The run to look at.  [default: the pipeline's name]")
 @click.option("--checkpoint", metavar="WHEN", help="every-stage, every:N or none.")
 @click.option("--limit", default=100, show_default=True, metavar="N", help="Show at most N partitions.")
-@with_desk
-def command(desk: Desk, source: str, name: str | None, checkpoint: str | None, limit: int) -> None:
+@with_context
+def command(
+    context: CommandContext, source: str, name: str | None, checkpoint: str | None, limit: int
+) -> None:
     """Show what a run will do.
 
     That is the stages of the pipeline and where checkpoints fall and, for a run in progress, which
     stages of which partitions are reused or computed, and why.
     """
+    from penstock.batch.runs import runs
+    from penstock.batch.runs.options import checkpointing
+    from penstock.batch.runs.plan import plan_pipeline, plan_run
     from penstock.project import load
-    from penstock.runner import runs
-    from penstock.runner.options import checkpointing
-    from penstock.runner.plan import plan_pipeline, plan_run
 
-    desk.flags({"run.checkpoint": checkpoint})
+    context.flags({"run.checkpoint": checkpoint})
     project = load(source)
     pipeline = project.pipeline
-    plan = plan_pipeline(pipeline, checkpointing(desk.config.run.checkpoint))
-    run = runs.find(desk.store, name or pipeline.name) if desk.has_store else None
+    plan = plan_pipeline(pipeline, checkpointing(context.config.run.checkpoint))
+    run = runs.find(context.store, name or pipeline.name) if context.has_store else None
     if run is None and name is not None:
-        run = desk.run(name)
+        run = context.run(name)
     if run is not None and run.pipeline != pipeline.name:
         if name is not None:
             raise UsageError(f"run {name!r} is of pipeline {run.pipeline}, not {pipeline.name}")
         run = None
-    planned = plan_run(desk.store, run, pipeline, _current(desk, run, project), limit=limit) if run else None
-    desk.output.show(Planned(plan, planned))
+    planned = (
+        plan_run(context.store, run, pipeline, current_fingerprint(context, run, project), limit=limit)
+        if run
+        else None
+    )
+    context.output.show(Planned(plan, planned))
 
 
-def _current(desk: Desk, run: Run, project: Project) -> Fingerprint:
+def current_fingerprint(
+    context: CommandContext, run: Run, project: Project, *, may_start_spark: bool = True
+) -> Fingerprint:
     """The fingerprint of the pipeline as it is now, over the inputs as they are registered now."""
-    from penstock import inputs
+    from pyspark import __version__ as spark_version
+
+    from penstock.batch import inputs
+    from penstock.batch.pipeline.execute import resources_by_stage
+    from penstock.batch.runner.work import fingerprint
     from penstock.errors import InputError
-    from penstock.pipeline.execute import resources_by_stage
-    from penstock.runner.work import fingerprint
     from penstock.spark import session
     from penstock.storage import Storage
 
     digests = {}
     for name in run.registered:
         try:
-            digests[name] = inputs.load(desk.store, Storage(run.storage), run.registered[name]).digest
+            digests[name] = inputs.load(context.store, Storage(run.storage), run.registered[name]).digest
         except InputError:
             digests[name] = "not registered"
     try:
         resources = resources_by_stage(project.pipeline, {})
     except Exception:
+        if not may_start_spark:
+            raise
         # A resource that is loaded by Spark needs a session; whatever else is wrong shows up again.
-        spark = session.start(desk.config.spark, app_name="penstock plan")
+        spark = session.start(context.config.spark, app_name="penstock plan")
         try:
             resources = resources_by_stage(project.pipeline, {})
         finally:
             spark.stop()
-    return fingerprint(project.pipeline, digests, resources, project.factory)
+    # A server's version is known to a session only.
+    version = None if context.config.spark.master.startswith("sc://") else spark_version
+    return fingerprint(project.pipeline, digests, resources, project.factory, version)

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli import exits
-from penstock.cli.desk import Desk, with_desk
-from penstock.cli.output import amount
-from penstock.cli.running import execute
+from penstock.cli.actions.running import execute
+from penstock.cli.context import CommandContext, with_context
+from penstock.cli.output import count
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.cli.registering import Registrar
-    from penstock.runner.runs import Run
+    from penstock.batch.runs.runs import Run
+    from penstock.cli.actions.registering import Registrar
 
 _SETTINGS = {
     "instances": "run.instances",
@@ -32,7 +32,7 @@ _SETTINGS = {
 
 
 def with_settings(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say how to run; they go into the desk's configuration."""
+    """Add the options that say how to run; they go into the configuration of the command."""
 
     @click.option(
         "--instances", type=int, metavar="N", help="Processes that work on it, each with a Spark session."
@@ -49,9 +49,9 @@ def with_settings(function: Callable[..., Any]) -> Callable[..., Any]:
     )
     @click.option("--quiet", "-q", is_flag=True, help="No progress.")
     @functools.wraps(function)
-    def wrapped(desk: Desk, **given: Any) -> Any:
-        desk.flags({key: given.pop(name) for name, key in _SETTINGS.items()})
-        return function(desk, **given)
+    def wrapped(context: CommandContext, **given: Any) -> Any:
+        context.flags({key: given.pop(name) for name, key in _SETTINGS.items()})
+        return function(context, **given)
 
     return wrapped
 
@@ -83,10 +83,10 @@ def with_settings(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--output-format", type=click.Choice(["parquet", "arrow"]), help="[default: parquet]")
 @click.option("--run", "name", metavar="NAME", help="Name of the run.  [default: the pipeline's name]")
 @click.option("--partition-rows", type=int, metavar="N", help="Rows of a partition.")
-@with_desk
+@with_context
 @with_settings
 def command(
-    desk: Desk,
+    context: CommandContext,
     source: str,
     inputs: tuple[str, ...],
     formats: tuple[str, ...],
@@ -107,22 +107,24 @@ def command(
       penstock run pipelines.py:daily --input trades='data/*.csv' --instances 4
       penstock run trades.py --input trades=data/trades.csv --input-option trades.delimiter=';'
     """  # noqa: D301 - click wants the character itself
-    from penstock.cli.registering import Registrar
-    from penstock.cli.sources import parse
-    from penstock.job import Job
+    from penstock.batch.runner.places import check_places
+    from penstock.batch.runs import runs
+    from penstock.batch.runs.options import instance_id
+    from penstock.cli.actions.inputs import parse
+    from penstock.cli.actions.registering import Registrar
     from penstock.project import load
-    from penstock.runner import runs
-    from penstock.runner.options import instance_id
+    from penstock.storage import Storage
+    from penstock.workers.run_job import RunJob
 
-    desk.flags({"run.partition_rows": partition_rows})
-    config = desk.config
+    context.flags({"run.partition_rows": partition_rows})
+    config = context.config
     project = load(source)
     sources = parse(project.pipeline, inputs, formats, options)
     name = runs.check_name(name or project.pipeline.name)
-    existing = runs.find(desk.store, name)
+    existing = runs.find(context.store, name)
     registrar = Registrar(
-        desk.store,
-        desk.storage,
+        context.store,
+        context.storage,
         project.pipeline,
         sources,
         name,
@@ -130,18 +132,21 @@ def command(
         provided=project.factory is not None,
     )
     names = registrar.names()
-    register = _registration(desk, registrar, existing, partition_rows)
+    chosen = output or (existing.output if existing else None)
+    # Now, not after minutes of counting rows and starting Spark.
+    check_places(context.storage, Storage(chosen) if chosen else None, begun=existing is not None)
+    register = _registration(context, registrar, existing, partition_rows)
     late = config.run.instances == 1 and registrar.needs_spark()
     if not late:
         register(None)
-    job = Job(
+    job = RunJob(
         source=project.source,
         run=name,
         instance=instance_id(),
         store=config.store,
         storage=config.storage,
         inputs=names,
-        output=output or (existing.output if existing else None),
+        output=chosen,
         output_format=output_format or (existing.output_format if existing else "parquet"),
         accept_changed_code=accept_changed_code,
         settings=config.run,
@@ -150,19 +155,23 @@ def command(
         tls=config.tls,
         store_password=config.store_password,
     )
-    result = execute(desk, project, job, quiet=quiet, prepare=register if late else None)
-    desk.output.show(result)
-    desk.output.say(result.advice())
+    result = execute(context, project, job, quiet=quiet, prepare=register if late else None)
+    context.output.show(result)
+    context.output.say(result.advice())
     return result.code
 
 
-def resume(desk: Desk, name: str, source: str | None, accept_changed_code: bool, quiet: bool) -> int:
+def resume(
+    context: CommandContext, name: str, source: str | None, accept_changed_code: bool, quiet: bool
+) -> int:
     """Go on with a run from what its record says."""
-    from penstock.job import Job
+    from penstock.batch.runner.places import check_places
+    from penstock.batch.runs.options import instance_id
     from penstock.project import load
-    from penstock.runner.options import instance_id
+    from penstock.storage import Storage
+    from penstock.workers.run_job import RunJob
 
-    run = desk.run(name)
+    run = context.run(name)
     source = source or run.source
     if not source:
         raise UsageError(
@@ -170,8 +179,9 @@ def resume(desk: Desk, name: str, source: str | None, accept_changed_code: bool,
             hint=f"penstock runs resume {name} --file FILE[:NAME], or start its Runner again",
         )
     project = load(source)
-    config = desk.config
-    job = Job(
+    check_places(Storage(run.storage), run.output_storage, begun=True)
+    config = context.config
+    job = RunJob(
         source=project.source,
         run=name,
         instance=instance_id(),
@@ -187,20 +197,20 @@ def resume(desk: Desk, name: str, source: str | None, accept_changed_code: bool,
         tls=config.tls,
         store_password=config.store_password,
     )
-    result = execute(desk, project, job, quiet=quiet)
-    desk.output.show(result)
-    desk.output.say(result.advice())
+    result = execute(context, project, job, quiet=quiet)
+    context.output.show(result)
+    context.output.say(result.advice())
     return result.code
 
 
 def _registration(
-    desk: Desk, registrar: Registrar, existing: Run | None, partition_rows: int | None
+    context: CommandContext, registrar: Registrar, existing: Run | None, partition_rows: int | None
 ) -> Callable[[SparkSession | None], None]:
     def register(spark: SparkSession | None) -> None:
         fixed = existing is not None and partition_rows is None
-        made = registrar.register(spark, desk.config.run.partition_rows, fixed=fixed)
+        made = registrar.register(spark, context.config.run.partition_rows, fixed=fixed)
         for number, each in enumerate(made):
-            cut = f" in {amount(each.partitions)} partitions" if number == 0 else ""
-            desk.output.say(f"input {each.name}: {amount(each.total_rows)} rows{cut}, {each.source}")
+            cut = f" in {count(each.partitions, 'partition')}" if number == 0 else ""
+            context.output.say(f"input {each.name}: {count(each.total_rows, 'row')}{cut}, {each.source}")
 
     return register

@@ -12,23 +12,23 @@ import click
 from penstock.cli import exits
 from penstock.cli.commands.run import resume as resume_run
 from penstock.cli.commands.run import with_settings
-from penstock.cli.desk import Desk, with_desk
+from penstock.cli.context import CommandContext, with_context
 from penstock.cli.output import Block, Facts, Grid, amount, count, plain, size
 from penstock.config import shown_url
-from penstock.errors import RunError, UsageError
+from penstock.errors import UsageError
 
 if TYPE_CHECKING:
-    from penstock.claims import Summary
-    from penstock.runner import Verification
-    from penstock.runner.output import Exported
-    from penstock.runner.runs import Run
+    from penstock.batch.runner import Verification
+    from penstock.batch.runs.output import Exported
+    from penstock.batch.runs.runs import Run
+    from penstock.control.claims import PartitionSummary
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
     """All runs of a store."""
 
-    runs: list[tuple[Run, Summary | None]]
+    runs: list[tuple[Run, PartitionSummary | None]]
 
     def to_json(self) -> list[dict[str, Any]]:
         return [_json(run, summary) for run, summary in self.runs]
@@ -55,7 +55,7 @@ class Details:
     """One run."""
 
     run: Run
-    summary: Summary | None
+    summary: PartitionSummary | None
     owners: dict[str, int]
     """Claimed partitions by the instance that holds them."""
 
@@ -79,25 +79,25 @@ class Details:
         return [Facts(pairs)]
 
 
-def _progress(run: Run, s: Summary) -> list[tuple[str, str]]:
+def _progress(run: Run, s: PartitionSummary) -> list[tuple[str, str]]:
     claimed = f"{amount(s.claimed.partitions)} claimed"
     if s.expired.partitions:
         claimed += f" ({amount(s.expired.partitions)} with an expired lease)"
     return [
-        ("partitions", f"{count(s.total.partitions, 'partition')} of {amount(run.partition_rows)} rows"),
+        ("partitions", f"{count(s.total.partitions, 'partition')} of {count(run.partition_rows, 'row')}"),
         ("", f"{amount(s.completed.partitions)} completed, {claimed}"),
         ("", f"{amount(s.pending.partitions)} pending, {amount(s.poisoned.partitions)} poisoned"),
         ("failed or lost", f"{count(s.failures, 'attempt')}"),
     ]
 
 
-def _state(summary: Summary | None) -> str:
-    from penstock.runner.runs import state_of
+def _state(summary: PartitionSummary | None) -> str:
+    from penstock.batch.runs.runs import state_of
 
     return state_of(summary)
 
 
-def _json(run: Run, summary: Summary | None) -> dict[str, Any]:
+def _json(run: Run, summary: PartitionSummary | None) -> dict[str, Any]:
     return {**run.to_json(), "state": _state(summary), "partitions": plain(summary)}
 
 
@@ -116,7 +116,7 @@ class Verified:
         out = ", ".join(f"{amount(n)} {table}" for table, n in v.rows_out.items())
         return [
             Grid(("", "check", "found"), rows),
-            f"{'verified' if v.ok else 'NOT VERIFIED'}: {amount(v.rows_in)} rows in; out: {out}",
+            f"{'verified' if v.ok else 'NOT VERIFIED'}: {count(v.rows_in, 'row')} in; out: {out}",
         ]
 
 
@@ -156,54 +156,56 @@ def command() -> None:
 
 
 @command.command()
-@with_desk
-def ls(desk: Desk) -> None:
+@with_context
+def ls(context: CommandContext) -> None:
     """List all runs."""
-    from penstock.runner import runs
+    from penstock.batch.runs import runs
 
-    found = runs.every(desk.store) if desk.has_store else []
-    desk.output.show(Listing([(run, desk.summary(run)) for run in found]))
+    found = runs.every(context.store) if context.has_store else []
+    context.output.show(Listing([(run, context.summary(run)) for run in found]))
     if not found:
-        desk.output.say(f"no runs in {shown_url(desk.config.store)}")
+        context.output.say(f"no runs in {shown_url(context.config.store)}")
 
 
 @command.command()
 @click.argument("name")
-@with_desk
-def show(desk: Desk, name: str) -> None:
+@with_context
+def show(context: CommandContext, name: str) -> None:
     """Show what a run computes from what, and how far it is."""
-    from penstock.claims import State
+    from penstock.control.claims import PartitionState
 
-    run = desk.run(name)
-    summary = desk.summary(run)
+    run = context.run(name)
+    summary = context.summary(run)
     owners: Counter[str] = Counter()
     if summary is not None:
-        owners.update(view.owner for view in desk.board(name).partitions({State.CLAIMED}))
-    desk.output.show(Details(run, summary, dict(sorted(owners.items()))))
+        owners.update(view.owner for view in context.board(name).partitions({PartitionState.CLAIMED}))
+    context.output.show(Details(run, summary, dict(sorted(owners.items()))))
 
 
 @command.command(epilog=exits.TABLE)
 @click.argument("name")
 @click.option("--file", "source", metavar="FILE[:NAME]", help="The pipeline file, if it was moved.")
-@with_desk
+@with_context
 @with_settings
-def resume(desk: Desk, name: str, source: str | None, accept_changed_code: bool, quiet: bool) -> int:
+def resume(
+    context: CommandContext, name: str, source: str | None, accept_changed_code: bool, quiet: bool
+) -> int:
     """Go on with a run where it stopped; inputs and output are as it was started."""
-    return resume_run(desk, name, source, accept_changed_code, quiet)
+    return resume_run(context, name, source, accept_changed_code, quiet)
 
 
 @command.command()
 @click.argument("name")
-@with_desk
-def verify(desk: Desk, name: str) -> int:
+@with_context
+def verify(context: CommandContext, name: str) -> int:
     """Prove from manifests, checksums and counts that every input row was processed once.
 
     Exits with 4 if that cannot be shown.
     """
-    from penstock.runner import verify as verify_run
+    from penstock.batch.runner import verify as verify_run
 
-    found = verify_run(desk.known, name)
-    desk.output.show(Verified(found))
+    found = verify_run(context.known, name)
+    context.output.show(Verified(found))
     return exits.COMPLETE if found.ok else exits.UNVERIFIED
 
 
@@ -212,52 +214,66 @@ def verify(desk: Desk, name: str) -> int:
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @click.option("--drop", is_flag=True, help="Remove the run with all its files, published output included.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before --drop.")
-@with_desk
-def gc(desk: Desk, name: str | None, dry_run: bool, drop: bool, yes: bool) -> None:
-    """Remove files that crashes left behind, of one run or of all."""
-    from penstock.claims import Board
-    from penstock.runner import gc as sweeper
-    from penstock.runner import runs
+@with_context
+def gc(context: CommandContext, name: str | None, dry_run: bool, drop: bool, yes: bool) -> None:
+    """Remove files that crashes left behind, of one run or of all.
+
+    Without NAME it also finishes drops that were interrupted, and removes the files of replaced inputs that
+    no run was started with.
+    """
+    from penstock.batch import inputs
+    from penstock.batch.runs import dropping, runs
+    from penstock.batch.runs import gc as sweeper
+    from penstock.control.claims import Board
     from penstock.storage import Storage
 
     if drop:
         if name is None:
             raise UsageError("--drop removes one run, and none is named", hint="penstock runs gc NAME --drop")
-        desk.output.show(_drop(desk, name, dry_run=dry_run, yes=yes))
+        context.output.show(_drop(context, name, dry_run=dry_run, yes=yes))
         return
-    chosen = [desk.run(name)] if name else runs.every(desk.known)
+    chosen = [context.run(name)] if name else runs.every(context.known)
     swept = {}
     for run in chosen:
-        if desk.summary(run) is None:
+        if context.summary(run) is None:
             continue  # nobody has written anything for it
-        done = sweeper.sweep(Storage(run.storage), run, Board.open(desk.store, run.key), dry_run=dry_run)
+        done = sweeper.sweep(Storage(run.storage), run, Board.open(context.store, run.key), dry_run=dry_run)
         swept[run.name] = (done.files, done.bytes)
-    desk.output.show(Sweeping(swept, dry_run))
+    context.output.show(Sweeping(swept, dry_run))
+    for run in () if name else dropping.half_dropped(context.store):
+        context.output.say(
+            f"{run.name}: {'would finish' if dry_run else 'finishes'} a drop that was interrupted"
+        )
+        if not dry_run:
+            dropping.finish(context.store, Storage(run.storage), run)
+    if not name and any(facts.get("outlived") for facts in inputs.facts(context.known)):
+        for replaced, removed in sweeper.sweep_inputs(
+            context.store, context.storage, dry_run=dry_run
+        ).items():
+            verb = "would remove" if dry_run else "removed"
+            files = f"{count(removed.files, 'file')} ({size(removed.bytes)})"
+            context.output.say(f"input {replaced}: {verb} {files} of what was replaced")
 
 
-def _drop(desk: Desk, name: str, *, dry_run: bool, yes: bool) -> Sweeping:
-    from penstock.runner import gc as sweeper
-    from penstock.runner import layout
+def _drop(context: CommandContext, name: str, *, dry_run: bool, yes: bool) -> Sweeping:
+    from penstock.batch.runs import dropping, layout
+    from penstock.batch.runs import gc as sweeper
     from penstock.storage import Storage
 
-    run = desk.run(name)
-    summary = desk.summary(run)
-    if summary and (alive := summary.claimed.partitions - summary.expired.partitions):
-        raise RunError(
-            f"instances work on run {name!r} now: {count(alive, 'partition')} are claimed",
-            hint=f"stop them first; `penstock runs show {name}` names them",
-        )
+    run = context.run(name)
+    dropping.check_idle(context.store, run)
     storage = Storage(run.storage)
-    files = [n for _, n in storage.list(layout.run_folder(run.key))] + [
-        n for _, n in run.output_storage.list(name)
-    ]
+    listed = storage.list(layout.run_folder(run.key)) + sweeper.outputs(run)
+    files = [n for _, n in listed]
     if not dry_run:
         if not yes and sys.stdin.isatty():
             question = (
                 f"Remove run {name} with {count(len(files), 'file')} ({size(sum(files))}), output included?"
             )
             click.confirm(question, abort=True, err=True)
-        sweeper.drop(desk.store, storage, run)
+            # An answer may take long: somebody may work on it by now.
+            dropping.check_idle(context.store, run)
+        dropping.drop(context.store, storage, run)
     return Sweeping({name: (len(files), sum(files))}, dry_run, dropped=True)
 
 
@@ -266,9 +282,11 @@ def _drop(desk: Desk, name: str, *, dry_run: bool, yes: bool) -> Sweeping:
 @click.argument("directory", metavar="DIR")
 @click.option("--table", "tables", multiple=True, metavar="T", help="Only this table; may be given again.")
 @click.option("--partial", is_flag=True, help="Also when the run is not complete.")
-@with_desk
-def export(desk: Desk, name: str, directory: str, tables: tuple[str, ...], partial: bool) -> None:
+@with_context
+def export(
+    context: CommandContext, name: str, directory: str, tables: tuple[str, ...], partial: bool
+) -> None:
     """Copy the published output to a plain directory, one folder for each table."""
-    from penstock.runner import Output
+    from penstock.batch.runner import Output
 
-    desk.output.show(Export(Output(desk.known, name).export(directory, tables, partial=partial)))
+    context.output.show(Export(Output(context.known, name).export(directory, tables, partial=partial)))

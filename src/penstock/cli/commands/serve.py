@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli import exits
-from penstock.cli.desk import Desk, with_desk
+from penstock.cli.context import CommandContext, with_context
 from penstock.cli.output import JsonOutput
 from penstock.cli.signals import Signals
-from penstock.stamps import wall_clock
+from penstock.core.clocks import wall_clock
+from penstock.core.packages import need
 
 if TYPE_CHECKING:
-    from penstock.gateway.roles.worker import WorkerRole
-    from penstock.gateway.serving import Server
+    from penstock.server.process.serving import Server
+    from penstock.server.roles.worker import WorkerRole
 
 
 @click.command()
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
 @click.option("--coordinator", metavar="HOST:PORT", help="Worker: the RPC port of its coordinator.")
 @click.option("--worker-id", metavar="ID", help="Worker: its name; by default host name and a number.")
 @click.option("--master", metavar="URL", help="Spark master: local[*], spark://…, sc://….")
-@with_desk
+@with_context
 def command(
-    desk: Desk,
+    context: CommandContext,
     role: str | None,
     port: int | None,
     bind: str | None,
@@ -51,7 +52,7 @@ def command(
     It serves until Ctrl-C or SIGTERM. Tables are those of [[tables]] in penstock.toml, of CREATE VIEW and
     CREATE TABLE, the outputs of runs and streams, and the state of the system in the schema sys.
     """
-    desk.flags(
+    context.flags(
         {
             "serve.role": role,
             "serve.port": port,
@@ -63,14 +64,15 @@ def command(
             "spark.master": master,
         }
     )
-    from penstock.gateway.serving import Server, worker
+    need("sql", "`penstock serve`")
+    from penstock.server.process.serving import Server, worker
 
-    teller = _Teller(desk)
+    teller = _Teller(context)
     running: Server | WorkerRole
-    if desk.config.serve.role == "worker":
-        running = worker(desk.config, teller.tell)
+    if context.config.serve.role == "worker":
+        running = worker(context.config, teller.tell)
     else:
-        running = Server(desk.config, desk.store, desk.storage, teller.tell)
+        running = Server(context.config, context.store, context.storage, teller.tell)
     return _run(running, teller)
 
 
@@ -104,9 +106,9 @@ def _run(running: Server | WorkerRole, teller: _Teller) -> int:
 class _Teller:
     """Tells what happens: a line of text on stderr, or of JSON on stdout."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._output = desk.output
-        self._json = isinstance(desk.output, JsonOutput)
+    def __init__(self, context: CommandContext) -> None:
+        self._output = context.output
+        self._json = isinstance(context.output, JsonOutput)
         self._lock = threading.RLock()
 
     def tell(self, text: str, facts: Mapping[str, Any]) -> None:

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli import exits
-from penstock.cli import stream as screens
-from penstock.cli.cluster import Screen
-from penstock.cli.desk import Desk, with_desk
+from penstock.cli.context import CommandContext, with_context
 from penstock.cli.output import count, size
+from penstock.cli.screens import stream as screens
+from penstock.cli.screens.cluster import Screen
 from penstock.cli.watching import watch, with_watch
 from penstock.config import shown_url
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
-    from penstock.streams.observer import StreamObserver
     from penstock.streams.registry import Wanted
-    from penstock.streams.views import StreamView
+    from penstock.streams.views.observer import StreamObserver
+    from penstock.streams.views.views import StreamView
 
 _LOOK_EVERY = 0.2
 _AT_REST = 2.0
@@ -68,9 +68,9 @@ def _with_wait(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--accept-changes", is_flag=True, help="Go on with a definition that has changed.")
 @click.option("--master", metavar="URL", help="Spark master: local[*], spark://…, sc://….")
 @click.option("-v", "--verbose", is_flag=True, help="Also tell every epoch and every batch of an output.")
-@with_desk
+@with_context
 def start(
-    desk: Desk,
+    context: CommandContext,
     source: str,
     instances: int | None,
     accept_changes: bool,
@@ -83,113 +83,113 @@ def start(
     with the same store and storage, joins it. Ctrl-C leaves with everything committed; another one leaves at
     once.
     """
-    from penstock.cli.streaming import run
+    from penstock.cli.actions.streaming import run
     from penstock.project import load_stream
 
-    desk.flags({"spark.master": master})
-    run(desk, load_stream(source), instances, accept_changes=accept_changes, verbose=verbose)
+    context.flags({"spark.master": master})
+    run(context, load_stream(source), instances, accept_changes=accept_changes, verbose=verbose)
     return exits.COMPLETE
 
 
 @command.command()
 @click.argument("name")
 @_with_wait
-@with_desk
-def stop(desk: Desk, name: str, seconds: float | None) -> int:
+@with_context
+def stop(context: CommandContext, name: str, seconds: float | None) -> int:
     """Let all instances of a stream leave, with everything committed. `start` goes on from there."""
     from penstock.streams import registry
 
     return _wish(
-        desk,
+        context,
         name,
         "stopped",
         seconds,
-        lambda: not registry.at_work(desk.store, registry.load(desk.store, name)),
+        lambda: not registry.at_work(context.store, registry.load(context.store, name)),
     )
 
 
 @command.command()
 @click.argument("name")
 @_with_wait
-@with_desk
-def suspend(desk: Desk, name: str, seconds: float | None) -> int:
+@with_context
+def suspend(context: CommandContext, name: str, seconds: float | None) -> int:
     """Begin no more epochs, and keep the processes. `resume` goes on at once."""
-    return _wish(desk, name, "suspended", seconds, _Rest(_observer(desk, name)))
+    return _wish(context, name, "suspended", seconds, _Rest(_observer(context, name)))
 
 
 @command.command()
 @click.argument("name")
-@with_desk
-def resume(desk: Desk, name: str) -> int:
-    """Go on with a stream that was suspended."""
+@with_context
+def resume(context: CommandContext, name: str) -> int:
+    """Go on with a stream that was suspended, and with outputs that were given up."""
     from penstock.streams import registry
 
-    record = registry.load(desk.known, name)
+    record = registry.load(context.known, name)
     if record.wanted == "stopped":
         raise UsageError(
             f"stream {name!r} was stopped, not suspended", hint="start it: penstock stream start FILE"
         )
-    return _wish(desk, name, "running", None, lambda: True)
+    return _wish(context, name, "running", None, lambda: True, again=True)
 
 
 @command.command(epilog=_CODES)
 @click.argument("name", required=False)
 @with_watch
-@with_desk
-def status(desk: Desk, name: str | None, seconds: float | None) -> int:
+@with_context
+def status(context: CommandContext, name: str | None, seconds: float | None) -> int:
     """Show how a stream is, or all streams."""
     if name is None:
-        look_at_all = _look_at_all(desk)
-        _show(desk, lambda: Screen(look_at_all(), screens.every), "streams/", seconds)
+        look_at_all = _look_at_all(context)
+        _show(context, lambda: Screen(look_at_all(), screens.every), "streams/", seconds)
         return exits.COMPLETE
-    observer = _observer(desk, name)
-    shown = _show(desk, lambda: Screen(observer.look(), screens.status), observer.prefix, seconds)
+    observer = _observer(context, name)
+    shown = _show(context, lambda: Screen(observer.look(), screens.status), observer.prefix, seconds)
     return exits.COMPLETE if shown is None or shown.view.healthy else exits.RESUMABLE
 
 
 @command.command(name="list")
-@with_desk
-def list_(desk: Desk) -> None:
+@with_context
+def list_(context: CommandContext) -> None:
     """List all streams."""
-    found = _look_at_all(desk)()
-    desk.output.show(Screen(found, screens.listing))
+    found = _look_at_all(context)()
+    context.output.show(Screen(found, screens.listing))
     if not found:
-        desk.output.say(f"no streams in {shown_url(desk.config.store)}")
+        context.output.say(f"no streams in {shown_url(context.config.store)}")
 
 
 @command.command()
 @click.argument("name")
 @click.argument("instances", type=click.IntRange(min=1), metavar="N")
 @_with_wait
-@with_desk
-def rescale(desk: Desk, name: str, instances: int, seconds: float | None) -> int:
+@with_context
+def rescale(context: CommandContext, name: str, instances: int, seconds: float | None) -> int:
     """Run a stream with N instances in all, which its supervisors share."""
     from penstock.streams import registry
 
-    record = registry.wish(desk.known, name, instances=instances)
-    observer = _observer(desk, name)
-    desk.output.show(screens.Wish(record, f"{count(instances, 'instance')} wanted"))
+    record = registry.wish(context.known, name, instances=instances)
+    observer = _observer(context, name)
+    context.output.show(screens.Wish(record, f"{count(instances, 'instance')} wanted"))
     if record.wanted == "stopped" or not observer.look().supervisors:
-        desk.output.say("no supervisor is there to start any: penstock stream start FILE")
+        context.output.say("no supervisor is there to start any: penstock stream start FILE")
         return exits.COMPLETE if seconds is None else exits.RESUMABLE
-    return _await(desk, seconds, lambda: _has_seats(observer.look(), instances))
+    return _await(context, seconds, lambda: _has_seats(observer.look(), instances))
 
 
 @command.command()
 @click.argument("name")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@with_desk
-def drop(desk: Desk, name: str, yes: bool) -> None:
+@with_context
+def drop(context: CommandContext, name: str, yes: bool) -> None:
     """Remove a stream with its queue and the tables of its outputs. What sinks wrote elsewhere stays."""
     from penstock.streams import registry
 
-    record = registry.load(desk.known, name)
-    files = [each for _, each in desk.storage.list(record.layout.root)]
+    record = registry.load(context.known, name)
+    files = [each for _, each in context.storage.list(record.layout.root)]
     if not yes and sys.stdin.isatty():
         question = f"Remove stream {name} with {count(len(files), 'file')} ({size(sum(files))})?"
         click.confirm(question, abort=True, err=True)
-    dropped = registry.drop(desk.store, desk.storage, name)
-    desk.output.show(screens.Dropped(dropped, len(files), sum(files)))
+    dropped = registry.drop(context.store, context.storage, name, stream_id=record.id)
+    context.output.show(screens.Dropped(dropped, len(files), sum(files)))
 
 
 @command.command()
@@ -210,43 +210,44 @@ def drop(desk: Desk, name: str, yes: bool) -> None:
     metavar="N",
     help="How many rows, the newest ones.",
 )
-@click.option("--late", is_flag=True, help="The late rows of a source.")
-@with_desk
-def show(desk: Desk, name: str, table: str, epoch: int | None, limit: int, late: bool) -> None:
+@click.option("--late", is_flag=True, help="Only the late rows of a source.")
+@with_context
+def show(context: CommandContext, name: str, table: str, epoch: int | None, limit: int, late: bool) -> None:
     """Show committed rows of a source's queue or of an output's table."""
-    from penstock.streams import peek, registry
+    from penstock.streams import registry
+    from penstock.streams.views import preview
 
-    record = registry.load(desk.known, name)
-    found = peek.rows(desk.store, desk.storage, record, table, epoch=epoch, limit=limit, late=late)
-    desk.output.show(screens.Rows(found))
+    record = registry.load(context.known, name)
+    found = preview.rows(context.store, context.storage, record, table, epoch=epoch, limit=limit, late=late)
+    context.output.show(screens.StreamRows(found))
 
 
 @command.command()
 @click.argument("source", metavar="FILE[:NAME]")
-@with_desk
-def plan(desk: Desk, source: str) -> None:
+@with_context
+def plan(context: CommandContext, source: str) -> None:
     """Show the sources, operators and outputs of a stream, without running it."""
     from penstock.project import load_stream
 
-    desk.output.show(Screen(load_stream(source).stream.describe(), screens.definition))
+    context.output.show(Screen(load_stream(source).stream.describe(), screens.definition))
 
 
 @command.command()
 @click.argument("name")
 @click.option("--drop", "dropped", metavar="READER", help="Forget this one: what it needed may go.")
-@with_desk
-def readers(desk: Desk, name: str, dropped: str | None) -> None:
+@with_context
+def readers(context: CommandContext, name: str, dropped: str | None) -> None:
     """List who keeps epochs of a stream from being let go."""
     from penstock.streams import registry
-    from penstock.streams.holds import Holds
-    from penstock.streams.log import EpochLog
+    from penstock.streams.log.epoch_log import EpochLog
+    from penstock.streams.log.readers import ReaderPositions
 
-    record = registry.load(desk.known, name)
-    holds = Holds(EpochLog(desk.store, desk.storage, record.layout))
+    record = registry.load(context.known, name)
+    holds = ReaderPositions(EpochLog(context.store, context.storage, record.layout))
     if dropped is not None and not holds.drop(dropped):
         known = ", ".join(each.reader for each in holds.list()) or "none"
         raise UsageError(f"stream {name!r} has no reader {dropped!r}", hint=f"named readers: {known}")
-    desk.output.show(Screen([*holds.list(), *holds.held()], screens.readers))
+    context.output.show(Screen([*holds.list(), *holds.held()], screens.readers))
 
 
 class _Rest:
@@ -267,22 +268,30 @@ class _Rest:
         return now - self._since >= _AT_REST
 
 
-def _wish(desk: Desk, name: str, wanted: Wanted, seconds: float | None, ready: Callable[[], bool]) -> int:
+def _wish(
+    context: CommandContext,
+    name: str,
+    wanted: Wanted,
+    seconds: float | None,
+    ready: Callable[[], bool],
+    *,
+    again: bool = False,
+) -> int:
     from penstock.streams import registry
 
-    record = registry.wish(desk.known, name, wanted=wanted)
-    code = _await(desk, seconds, ready)
+    record = registry.wish(context.known, name, wanted=wanted, again=again)
+    code = _await(context, seconds, ready)
     is_so = seconds is not None and code == exits.COMPLETE
-    desk.output.show(screens.Wish(record, wanted if is_so else f"{wanted} from now on"))
+    context.output.show(screens.Wish(record, wanted if is_so else f"{wanted} from now on"))
     return code
 
 
-def _await(desk: Desk, seconds: float | None, ready: Callable[[], bool]) -> int:
+def _await(context: CommandContext, seconds: float | None, ready: Callable[[], bool]) -> int:
     """Wait until it is so, if asked to; the exit code."""
     deadline = None if seconds is None else time.monotonic() + seconds
     while deadline is not None and not ready():
         if time.monotonic() >= deadline:
-            desk.output.say(f"not yet after {seconds:g} s; it goes on by itself")
+            context.output.say(f"not yet after {seconds:g} s; it goes on by itself")
             return exits.RESUMABLE
         time.sleep(_LOOK_EVERY)
     return exits.COMPLETE
@@ -296,34 +305,34 @@ def _has_seats(view: StreamView, instances: int) -> bool:
 
 
 def _show(
-    desk: Desk, look: Callable[[], Screen[Any]], prefix: str, seconds: float | None
+    context: CommandContext, look: Callable[[], Screen[Any]], prefix: str, seconds: float | None
 ) -> Screen[Any] | None:
     """Show it once, and give what was shown; or watch it to the end."""
     if seconds is not None:
-        watch(desk.output, desk.store, prefix, look, seconds)
+        watch(context.output, context.store, prefix, look, seconds)
         return None
     shown = look()
-    desk.output.show(shown)
+    context.output.show(shown)
     return shown
 
 
-def _observer(desk: Desk, name: str) -> StreamObserver:
-    from penstock.streams.observer import StreamObserver
+def _observer(context: CommandContext, name: str) -> StreamObserver:
+    from penstock.streams.views.observer import StreamObserver
 
-    config = desk.config
-    return StreamObserver(desk.known, desk.storage, name, config.cluster, config.stream)
+    config = context.config
+    return StreamObserver(context.known, context.storage, name, config.cluster, config.stream)
 
 
-def _look_at_all(desk: Desk) -> Callable[[], Sequence[StreamView]]:
+def _look_at_all(context: CommandContext) -> Callable[[], Sequence[StreamView]]:
     """Looks at all streams; observers are kept, since some things only show by looking on."""
     from penstock.streams import registry
 
     observers: dict[str, StreamObserver] = {}
 
     def look() -> Sequence[StreamView]:
-        found = registry.names(desk.store) if desk.has_store else []
+        found = registry.names(context.store) if context.has_store else []
         for name in found:
-            observers[name] = observers.get(name) or _observer(desk, name)
+            observers[name] = observers.get(name) or _observer(context, name)
         return tuple(observers[name].look() for name in found)
 
     return look

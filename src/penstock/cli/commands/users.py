@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.desk import Desk, with_desk
+from penstock.cli.context import CommandContext, with_context
 from penstock.cli.output import Block, Grid
 from penstock.config import shown_url
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
-    from penstock.gateway.access.users import Account, Users
+    from penstock.server.access.users import Account, Users
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +104,9 @@ def _with_password(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--schema", "schemas", multiple=True, metavar="S", help="May use this schema only; repeatable.")
 @click.option("--no-password", is_flag=True, help="Comes in by a client certificate of this name only.")
 @_with_password
-@with_desk
+@with_context
 def add(
-    desk: Desk,
+    context: CommandContext,
     name: str,
     admin: bool,
     writes: bool,
@@ -116,14 +116,14 @@ def add(
     generate: bool,
 ) -> None:
     """Add a user. Without options it may read everything, and the password is asked for."""
-    from penstock.gateway.access.users import check_name
+    from penstock.server.access.users import check_name
 
     check_name(name)
     if no_password and (password_stdin or generate):
         raise UsageError("--no-password and a password were given", hint="give one of them")
     password = None if no_password else _password(name, stdin=password_stdin, generated=generate)
-    user = _users(desk).add(name, password, admin=admin, writes=writes, schemas=schemas or None)
-    desk.output.show(Changed(user, "added", password if generate else None))
+    user = _users(context).add(name, password, admin=admin, writes=writes, schemas=schemas or None)
+    context.output.show(Changed(user, "added", password if generate else None))
 
 
 @command.command()
@@ -133,9 +133,9 @@ def add(
 @click.option("--schema", "schemas", multiple=True, metavar="S", help="May use these only; repeatable.")
 @click.option("--all-schemas", is_flag=True, help="May use every schema.")
 @click.option("--enable/--disable", "enabled", default=None, help="May come in, or not.")
-@with_desk
+@with_context
 def alter(
-    desk: Desk,
+    context: CommandContext,
     name: str,
     admin: bool | None,
     writes: bool | None,
@@ -148,7 +148,7 @@ def alter(
         raise UsageError("--schema and --all-schemas were given", hint="give one of them")
     if admin is writes is enabled is None and not schemas and not all_schemas:
         raise UsageError("nothing to change", hint=f"penstock users alter {name} --help")
-    user = _known(desk).grant(
+    user = _known(context).grant(
         name,
         admin=admin,
         writes=writes,
@@ -156,59 +156,59 @@ def alter(
         every_schema=all_schemas,
         enabled=enabled,
     )
-    desk.output.show(Changed(user, "changed"))
+    context.output.show(Changed(user, "changed"))
 
 
 @command.command()
 @click.argument("name")
 @_with_password
-@with_desk
-def passwd(desk: Desk, name: str, password_stdin: bool, generate: bool) -> None:
+@with_context
+def passwd(context: CommandContext, name: str, password_stdin: bool, generate: bool) -> None:
     """Give a user another password. Tokens that were issued before are void."""
-    users = _known(desk)
+    users = _known(context)
     if users.find(name) is None:
         raise UsageError(f"there is no user {name!r}", hint="`penstock users list` shows all")
     password = _password(name, stdin=password_stdin, generated=generate)
     user = users.set_password(name, password)
-    desk.output.show(Changed(user, "has another password", password if generate else None))
+    context.output.show(Changed(user, "has another password", password if generate else None))
 
 
 @command.command()
 @click.argument("name")
 @click.option("--last", is_flag=True, help="Also if no user is left then.")
-@with_desk
-def drop(desk: Desk, name: str, last: bool) -> None:
+@with_context
+def drop(context: CommandContext, name: str, last: bool) -> None:
     """Remove a user."""
-    desk.output.show(Dropped(_known(desk).drop(name, last=last)))
+    context.output.show(Dropped(_known(context).drop(name, last=last)))
 
 
 @command.command(name="list")
-@with_desk
-def list_(desk: Desk) -> None:
+@with_context
+def list_(context: CommandContext) -> None:
     """List all users and what they may do."""
-    found = _users(desk).list() if desk.has_store else []
-    desk.output.show(Listing(found))
+    found = _users(context).list() if context.has_store else []
+    context.output.show(Listing(found))
     if not found:
-        desk.output.say(
-            f"no users in {shown_url(desk.config.store)}: a server that listens on loopback lets everybody "
-            "on its machine in, any other nobody"
+        context.output.say(
+            f"no users in {shown_url(context.config.store)}: a server that listens on loopback lets "
+            "everybody on its machine in, any other nobody"
         )
 
 
-def _users(desk: Desk) -> Users:
-    from penstock.gateway.access.users import Users
+def _users(context: CommandContext) -> Users:
+    from penstock.server.access.users import Users
 
-    return Users(desk.store)
+    return Users(context.store)
 
 
-def _known(desk: Desk) -> Users:
-    from penstock.gateway.access.users import Users
+def _known(context: CommandContext) -> Users:
+    from penstock.server.access.users import Users
 
-    return Users(desk.known)
+    return Users(context.known)
 
 
 def _password(name: str, *, stdin: bool, generated: bool) -> str:
-    from penstock.gateway.access import passwords
+    from penstock.server.access import passwords
 
     if stdin and generated:
         raise UsageError("--password-stdin and --generate were given", hint="give one of them")

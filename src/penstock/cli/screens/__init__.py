@@ -1,3 +1,3 @@
-"""PostgreSQL's wire protocol."""
+"""How answers look as text."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How views of a cluster look as text. What is in them, `penstock.cluster.views` says."""
+"""How views of a cluster look as text. What is in them, `penstock.control.cluster.views.views` says."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from penstock.cli.output import Block, Facts, Grid, count, plain
 
 if TYPE_CHECKING:
-    from penstock.cluster.peer import Ping
-    from penstock.cluster.views import (
+    from penstock.control.cluster.peer import Ping
+    from penstock.control.cluster.views.views import (
         AssignmentsView,
         AssignmentView,
         BarriersView,
@@ -246,7 +246,7 @@ def _history(history: Iterable[Rotation]) -> Grid:
             str(r.version),
             str(r.token),
             _names(r.members),
-            "?" if r.moved is None else str(r.moved),
+            "-" if r.moved is None else str(r.moved),
             ", ".join(f"{m.vnodes} {m.source or 'new'} → {m.target}" for m in r.moves),
         )
         for r in history

@@ -14,17 +14,32 @@ from penstock.cli.output import amount, count
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
-    from penstock.claims import Board
-    from penstock.runner.events import Event
+    from penstock.batch.runner.events import Event
+    from penstock.control.claims import Board
+    from penstock.core.ranges import Range
     from penstock.store import Store
 
 _LINE_EVERY = 10.0
 _LOOK_EVERY = 1.0
+_ENDS = {"acked", "lost", "failed", "poisoned", "released"}
+_FAILING = 3
 _TOLD = {"resumed", "set-aside", "lost", "failed", "poisoned"}
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Doing:
+    """What is going on inside a partition, and since when on our clock."""
+
+    partition: str
+    what: str
+    since: float
+
+    def __str__(self) -> str:
+        return f"{self.partition} {self.what} for {clock(time.monotonic() - self.since)}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunStanding:
     """A run at one moment. ``rows`` were done since this command began, which took ``seconds``."""
 
     done: int
@@ -35,6 +50,10 @@ class Standing:
     retries: int
     poisoned: int
     instances: int
+    doing: tuple[Doing, ...] = ()
+    """The partitions that this command works on, the one that takes longest first."""
+    failing: int = 0
+    """Attempts that failed since a partition was completed last."""
 
     @property
     def speed(self) -> float:
@@ -42,19 +61,25 @@ class Standing:
 
     @property
     def eta(self) -> float | None:
-        """Seconds to the end at the speed so far."""
-        return self.rows_left / self.speed if self.rows else None
+        """Seconds to the end at the speed so far; None while nothing shows that it will come."""
+        return self.rows_left / self.speed if self.rows and self.failing < _FAILING else None
 
     def __str__(self) -> str:
-        parts = [f"{amount(self.done)}/{amount(self.total)} partitions", f"{amount(self.rows)} rows"]
+        total = count(self.total, "partition")
+        parts = [f"{amount(self.done)}/{total}", count(self.rows, "row")]
         parts.append(f"{amount(self.speed)} rows/s")
         if self.eta is not None and self.rows_left:
             parts.append(f"ETA {clock(self.eta)}")
+        if self.failing >= _FAILING:
+            parts.append(f"the last {amount(self.failing)} attempts failed")
         parts.append(f"{self.retries} retries" if self.retries != 1 else "1 retry")
         if self.poisoned:
             parts.append(f"{self.poisoned} poisoned")
         if self.instances:
             parts.append(count(self.instances, "instance"))
+        if self.doing:
+            more = f" and {len(self.doing) - 1} more" if len(self.doing) > 1 else ""
+            parts.append(f"at work: {self.doing[0]}{more}")
         return ", ".join(parts)
 
 
@@ -73,6 +98,9 @@ class Progress(ABC):
         self._run = run
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
+        self._doing: dict[tuple[str, str], Doing] = {}
+        self._partitions: dict[str, set[Range]] = {}
+        self._failing = 0
         self.instances = instances
         self._board: Board | None = None
         self._began = time.monotonic()
@@ -95,12 +123,40 @@ class Progress(ABC):
             if not self._counts:
                 self._began = time.monotonic()
             self._counts[event.kind] += 1
+            self._follow(event)
+            if event.kind in ("failed", "poisoned"):
+                self._failing += 1
+                self._partitions.setdefault("failed", set()).add(event.partition)
+            elif event.kind in ("resumed", "lost"):
+                self._partitions.setdefault(event.kind, set()).add(event.partition)
+            elif event.kind == "acked":
+                self._failing = 0
         if event.kind in _TOLD:
             self.say(_story(event))
 
-    def standing(self) -> Standing | None:
+    def _follow(self, event: Event) -> None:
+        """Note what happens inside a partition: large ones take minutes, in which no row is done."""
+        key = (event.instance, str(event.partition))
+        if event.kind in _ENDS:
+            self._doing.pop(key, None)
+            return
+        what = {
+            "claimed": "is being read",
+            "resumed": f"is in stage {event.stage}",
+            "stage": f"is in stage {(event.stage or 0) + 1}",
+            "writing": "is being computed and written",
+        }.get(event.kind)
+        if what is not None:
+            self._doing[key] = Doing(key[1], what, time.monotonic())
+
+    def partitions(self) -> dict[str, int]:
+        """How many partitions were resumed, lost or failed, each counted once."""
+        with self._lock:
+            return {kind: len(some) for kind, some in self._partitions.items()}
+
+    def standing(self) -> RunStanding | None:
         """None until the run is known to the store."""
-        from penstock.runner import runs
+        from penstock.batch.runs import runs
 
         try:
             self._board = self._board or runs.board(self._store, self._run)
@@ -110,7 +166,7 @@ class Progress(ABC):
         with self._lock:
             done = summary.completed.rows
             self._before = done if self._before is None or not self._counts else self._before
-            return Standing(
+            return RunStanding(
                 done=summary.completed.partitions,
                 total=summary.total.partitions,
                 rows=done - self._before,
@@ -119,6 +175,8 @@ class Progress(ABC):
                 retries=self._counts["retry"] + self._counts["failed"],
                 poisoned=summary.poisoned.partitions,
                 instances=self.instances,
+                doing=tuple(sorted(self._doing.values(), key=lambda each: each.since)),
+                failing=self._failing,
             )
 
     @abstractmethod
@@ -130,7 +188,7 @@ class Progress(ABC):
         """Show the standing until closed."""
 
 
-class Lines(Progress):
+class ProgressLines(Progress):
     """One line every ten seconds, and one at the end."""
 
     def __init__(self, store: Store, run: str, instances: int, err: TextIO) -> None:
@@ -150,7 +208,7 @@ class Lines(Progress):
             self.say(f"{self._run}: {standing}")
 
 
-class Quiet(Lines):
+class Quiet(ProgressLines):
     """Nothing but messages."""
 
     def _loop(self) -> None:
@@ -200,7 +258,7 @@ class Bar(Progress):
 
 def progress(store: Store, run: str, instances: int, err: TextIO, *, quiet: bool) -> Progress:
     """The right kind for where it is shown."""
-    kind = Quiet if quiet else Bar if err.isatty() else Lines
+    kind = Quiet if quiet else Bar if err.isatty() else ProgressLines
     return kind(store, run, instances, err)
 
 

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli import cluster as screens
-from penstock.cli.cluster import Screen, moment
 from penstock.cli.output import Block, Facts, Grid, count, plain
+from penstock.cli.screens import cluster as screens
+from penstock.cli.screens.cluster import Screen, moment
 
 if TYPE_CHECKING:
-    from penstock.cluster.views import StatusView
-    from penstock.gateway.roles.board import WorkerView
-    from penstock.gateway.roles.views import GatewayView
+    from penstock.control.cluster.views.views import StatusView
+    from penstock.server.roles.views import GatewayView
+    from penstock.server.roles.worker_records import WorkerView
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class JoinToken:
     """The secret by which workers join."""
 
     token: str

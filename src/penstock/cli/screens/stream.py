@@ -1,4 +1,4 @@
-"""How streams look as text. What is in the views, `penstock.streams.views` says."""
+"""How streams look as text. What is in the views, `penstock.streams.views.views` says."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli.cluster import moment
 from penstock.cli.output import Block, Facts, Grid, amount, count, plain, size
+from penstock.cli.screens.cluster import moment
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.streams.holds import Position
+    from penstock.streams.log.readers import ReaderPosition
     from penstock.streams.registry import StreamRecord
-    from penstock.streams.views import OutputView, RescaleView, StreamView
+    from penstock.streams.views.views import OutputView, RescaleView, StreamView
 
 _WIDEST = 60
 
@@ -37,7 +37,8 @@ def status(view: StreamView) -> list[Block]:
     for grid in (_members(view), _sources(view), _outputs(view.outputs)):
         if grid.rows:
             blocks += ["", grid]
-    problems = [f"output {each.name}: {each.problem}" for each in view.outputs if each.problem]
+    problems = [each.problem for each in view.sources if each.problem]
+    problems += [f"output {each.name}: {each.problem}" for each in view.outputs if each.problem]
     return [*blocks, *([""] if problems else []), *problems]
 
 
@@ -64,12 +65,12 @@ def listing(views: Sequence[StreamView]) -> list[Block]:
     return [Grid(headers, rows, right=("instances", "epoch", "rows/s", "retained", "outputs behind"))]
 
 
-def readers(found: Sequence[Position]) -> list[Block]:
+def readers(found: Sequence[ReaderPosition]) -> list[Block]:
     rows = [(each.reader, _kept(each), str(each.epoch), moment(each.at)) for each in found]
     return [Grid(("reader", "kept", "has epochs up to", "since"), rows, right=("has epochs up to",))]
 
 
-def _kept(position: Position) -> str:
+def _kept(position: ReaderPosition) -> str:
     if position.session:
         return "until it ends"
     return f"output {position.output}" if position.output else "named"
@@ -158,7 +159,7 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class StreamRows:
     """Some rows, the newest last."""
 
     table: pa.Table | None
@@ -219,9 +220,11 @@ def _instances(view: StreamView) -> str:
 
 
 def _rescale(found: RescaleView) -> str:
-    share = "?" if found.moved is None else f"{found.moved:.0%}"
-    pause = "?" if found.pause is None else f"{found.pause:.2f} s"
-    return f"to {', '.join(found.members)}: {share} of the parts moved, paused for {pause}"
+    """What is known of it: the records that figures are computed from are not kept for ever."""
+    share = "" if found.moved is None else f"{found.moved:.0%} of the parts moved"
+    pause = "" if found.pause is None else f"paused for {found.pause:.2f} s"
+    known = ", ".join(filter(None, (share, pause)))
+    return f"to {', '.join(found.members)}{f': {known}' if known else ''}"
 
 
 def _members(view: StreamView) -> Grid:

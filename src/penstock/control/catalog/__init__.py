@@ -6,23 +6,23 @@
 
 from __future__ import annotations
 
-from penstock.catalog.follow import Follower, Handler, replay
-from penstock.catalog.manifest import Catalog
-from penstock.catalog.model import Entry, Head, Kind, Logged, Manifest, Statement
-from penstock.catalog.rules import Change, Create, Drop
+from penstock.control.catalog.follow import Follower, Handler, replay
+from penstock.control.catalog.manifest import Catalog
+from penstock.control.catalog.model import CatalogEntry, Head, Logged, Manifest, Statement, StatementKind
+from penstock.control.catalog.rules import CatalogChange, Create, Drop
 
 __all__ = [
     "Catalog",
-    "Change",
+    "CatalogChange",
+    "CatalogEntry",
     "Create",
     "Drop",
-    "Entry",
     "Follower",
     "Handler",
     "Head",
-    "Kind",
     "Logged",
     "Manifest",
     "Statement",
+    "StatementKind",
     "replay",
 ]

@@ -6,9 +6,9 @@ import json
 import re
 from typing import Any
 
-from penstock.catalog.model import Entry, Head, Kind, Logged, check_name
+from penstock.control.catalog.model import CatalogEntry, Head, Logged, StatementKind, check_name
 from penstock.errors import CatalogError, CorruptFile, UsageError
-from penstock.store.keys import MAX_DOCUMENT
+from penstock.store.backends import MAX_DOCUMENT
 
 FORMAT = 1
 
@@ -65,18 +65,18 @@ def _check_format(found: Any) -> None:
         raise ValueError(f"it has format {found}")
 
 
-def _entry(name: Any, kind: Any, digest: Any, needs: Any, created: Any) -> Entry:
+def _entry(name: Any, kind: Any, digest: Any, needs: Any, created: Any) -> CatalogEntry:
     check_name(_text(name))
     if not _DIGEST.fullmatch(digest):
         raise ValueError(f"{digest!r} is no digest")
-    return Entry(name, Kind(kind), digest, tuple(map(_text, needs)), _text(created))
+    return CatalogEntry(name, StatementKind(kind), digest, tuple(map(_text, needs)), _text(created))
 
 
 def _logged(version: Any, what: Any, by: Any, when: Any, request: Any) -> Logged:
     return Logged(_number(version), _text(what), _text(by), _text(when), _text(request))
 
 
-def _check_order(entries: tuple[Entry, ...]) -> None:
+def _check_order(entries: tuple[CatalogEntry, ...]) -> None:
     seen: set[str] = set()
     for entry in entries:
         if entry.name in seen or not seen.issuperset(entry.needs):

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from penstock.catalog.manifest import HEAD, Catalog
-from penstock.catalog.model import Manifest, Statement, digest_of
-from penstock.catalog.rules import in_order
+from penstock.control.catalog.manifest import HEAD, Catalog
+from penstock.control.catalog.model import Manifest, Statement, digest_of
+from penstock.control.catalog.rules import in_order
 from penstock.errors import CatalogError, PenstockError
 from penstock.store.base import Store
 

@@ -7,12 +7,21 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from penstock.catalog import texts
-from penstock.catalog.codec import decode, encode
-from penstock.catalog.model import Entry, Head, Logged, Manifest, Stamp, Statement, digest_of, named
-from penstock.catalog.rules import Change, Create, apply, conflict, remembers
+from penstock.control.catalog import texts
+from penstock.control.catalog.codec import decode, encode
+from penstock.control.catalog.model import (
+    CatalogEntry,
+    ChangeStamp,
+    Head,
+    Logged,
+    Manifest,
+    Statement,
+    digest_of,
+    named,
+)
+from penstock.control.catalog.rules import CatalogChange, Create, apply, conflict, remembers
+from penstock.core.clocks import wall_clock
 from penstock.errors import CatalogConflict, CorruptFile, StoreUnavailable
-from penstock.stamps import wall_clock
 from penstock.store.base import Store
 
 HEAD = "catalog/head"
@@ -43,7 +52,7 @@ class Catalog:
         return found.statements[0] if found.statements else None
 
     def change(
-        self, change: Change, *, expected: int | None = None, by: str = "", request: str = ""
+        self, change: CatalogChange, *, expected: int | None = None, by: str = "", request: str = ""
     ) -> Logged:
         """Make a change; it is returned as history tells it, with the version that it led to.
 
@@ -55,7 +64,7 @@ class Catalog:
         for a while, `StoreUnavailable` says what is known. Asked again with the same ``request``, an id
         that the caller has chosen, it is still made once, as far as the history goes back.
         """
-        stamp = Stamp(request or secrets.token_hex(8), by, wall_clock("seconds"))
+        stamp = ChangeStamp(request or secrets.token_hex(8), by, wall_clock("seconds"))
         unanswered: list[int] = []
         failures = 0
         while True:
@@ -71,7 +80,7 @@ class Catalog:
             time.sleep(random.uniform(0.5, 1) * 0.01 * 2**failures)
 
     def _try(
-        self, change: Change, expected: int | None, stamp: Stamp, unanswered: list[int]
+        self, change: CatalogChange, expected: int | None, stamp: ChangeStamp, unanswered: list[int]
     ) -> Logged | None:
         """The change as it was made, now or before; None when somebody else was faster.
 
@@ -97,7 +106,7 @@ class Catalog:
         texts.sweep(self._store, seen, {entry.digest for entry in after.entries})
         return after.made(stamp.request)
 
-    def _read(self, choose: Callable[[Head], Sequence[Entry]]) -> Manifest:
+    def _read(self, choose: Callable[[Head], Sequence[CatalogEntry]]) -> Manifest:
         """The newest version of chosen statements."""
         head, found = self.head(), dict(self._texts)
         while True:
@@ -117,11 +126,11 @@ class Catalog:
         return (decode(document.value), document.version) if document else (Head(), 0)
 
 
-def _statement(entry: Entry, sql: str) -> Statement:
+def _statement(entry: CatalogEntry, sql: str) -> Statement:
     return Statement(entry.name, entry.kind, sql, entry.needs, entry.created)
 
 
-def _incomplete(lost: Sequence[Entry]) -> CorruptFile:
+def _incomplete(lost: Sequence[CatalogEntry]) -> CorruptFile:
     return CorruptFile(
         f"the store has lost the text of {named(f'{entry.kind} {entry.name}' for entry in lost)}",
         left="the other statements can be read",

@@ -7,9 +7,9 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from penstock.catalog.sql import one_statement
+from penstock.control.catalog.sql import one_statement
+from penstock.core.names import LONGEST, RULE, is_name
 from penstock.errors import UsageError
-from penstock.names import LONGEST, RULE, is_name
 
 HISTORY = 64
 """How many of the last changes the catalog remembers."""
@@ -18,7 +18,7 @@ LONGEST_NAME = 2 * LONGEST + 1
 LONGEST_NOTE = 120
 
 
-class Kind(enum.StrEnum):
+class StatementKind(enum.StrEnum):
     """What a statement makes."""
 
     SOURCE = "source"
@@ -30,11 +30,11 @@ class Kind(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogEntry:
     """A statement without its text: ``digest`` says which text it is, ``needs`` what must be there before."""
 
     name: str
-    kind: Kind
+    kind: StatementKind
     digest: str
     needs: tuple[str, ...] = ()
     created: str = ""
@@ -50,19 +50,19 @@ class Statement:
     """
 
     name: str
-    kind: Kind
+    kind: StatementKind
     sql: str
     needs: tuple[str, ...] = ()
     created: str = ""
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> CatalogEntry:
         """The statement as the head lists it."""
-        return Entry(self.name, self.kind, digest_of(self.sql), self.needs, self.created)
+        return CatalogEntry(self.name, self.kind, digest_of(self.sql), self.needs, self.created)
 
 
 @dataclass(frozen=True, slots=True)
-class Stamp:
+class ChangeStamp:
     """Who makes a change, and when. ``request`` tells the change from every other one."""
 
     request: str
@@ -89,10 +89,10 @@ class Head:
     """
 
     version: int = 0
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[CatalogEntry, ...] = ()
     history: tuple[Logged, ...] = ()
 
-    def find(self, name: str) -> Entry | None:
+    def find(self, name: str) -> CatalogEntry | None:
         """The entry of this name, if there is one."""
         return next((entry for entry in self.entries if entry.name == name), None)
 
@@ -153,10 +153,10 @@ def named(names: Iterable[str], most: int = 5) -> str:
     return ", ".join(every[:most]) + more
 
 
-def _kind(kind: str) -> Kind:
+def _kind(kind: str) -> StatementKind:
     try:
-        return Kind(kind)
+        return StatementKind(kind)
     except ValueError:
         raise UsageError(
-            f"there is no kind {kind!r} of statement", hint=f"kinds: {', '.join(Kind)}"
+            f"there is no kind {kind!r} of statement", hint=f"kinds: {', '.join(StatementKind)}"
         ) from None

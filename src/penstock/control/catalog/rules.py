@@ -8,7 +8,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from penstock.catalog.model import HISTORY, Entry, Head, Logged, Stamp, Statement, checked, named, note
+from penstock.control.catalog.model import (
+    HISTORY,
+    CatalogEntry,
+    ChangeStamp,
+    Head,
+    Logged,
+    Statement,
+    checked,
+    named,
+    note,
+)
 from penstock.errors import CatalogConflict, DuplicateName, UsageError
 
 _SHOWN = 10
@@ -36,12 +46,12 @@ class Drop:
     cascade: bool = False
 
 
-Change = Create | Drop
+CatalogChange = Create | Drop
 
-_Thing = TypeVar("_Thing", Entry, Statement)
+_Thing = TypeVar("_Thing", CatalogEntry, Statement)
 
 
-def apply(head: Head, change: Change, stamp: Stamp) -> Head:
+def apply(head: Head, change: CatalogChange, stamp: ChangeStamp) -> Head:
     """The catalog after a change. Raises `UsageError` or `DuplicateName` for one that is not allowed.
 
     The order is that of creation, except that a replaced statement, and those that need it, move behind
@@ -105,7 +115,7 @@ def in_order(things: Sequence[_Thing]) -> tuple[_Thing, ...]:
     return tuple(ordered)
 
 
-def dependents(entries: Iterable[Entry], name: str) -> tuple[Entry, ...]:
+def dependents(entries: Iterable[CatalogEntry], name: str) -> tuple[CatalogEntry, ...]:
     """Those that need ``name``, directly or not, in the order of ``entries``, which must be a valid one."""
     gone, found = {name}, []
     for entry in entries:
@@ -115,7 +125,7 @@ def dependents(entries: Iterable[Entry], name: str) -> tuple[Entry, ...]:
     return tuple(found)
 
 
-def _create(head: Head, change: Create, stamp: Stamp) -> tuple[tuple[Entry, ...], str]:
+def _create(head: Head, change: Create, stamp: ChangeStamp) -> tuple[tuple[CatalogEntry, ...], str]:
     made = change.statement.entry
     made = replace(made, created=made.created or note(f"{stamp.when} {stamp.by}"))
     _check_spelling(head, made)
@@ -128,7 +138,7 @@ def _create(head: Head, change: Create, stamp: Stamp) -> tuple[tuple[Entry, ...]
     return in_order(entries), f"replace {made.kind} {made.name}"
 
 
-def _check_spelling(head: Head, made: Entry) -> None:
+def _check_spelling(head: Head, made: CatalogEntry) -> None:
     for entry in head.entries:
         if entry.name != made.name and entry.name.lower() == made.name.lower():
             raise DuplicateName(
@@ -138,7 +148,7 @@ def _check_spelling(head: Head, made: Entry) -> None:
             )
 
 
-def _check_needs(head: Head, made: Entry) -> None:
+def _check_needs(head: Head, made: CatalogEntry) -> None:
     known = [entry.name for entry in head.entries]
     for name in made.needs:
         if name not in known and name != made.name:
@@ -151,7 +161,7 @@ def _check_needs(head: Head, made: Entry) -> None:
         raise UsageError(f"{made.kind} {made.name} cannot need itself", left="the catalog is as it was")
 
 
-def _check_replaceable(head: Head, old: Entry, made: Entry, change: Create) -> None:
+def _check_replaceable(head: Head, old: CatalogEntry, made: CatalogEntry, change: Create) -> None:
     if not change.replace:
         raise DuplicateName(
             f"there is a {old.kind} {old.name} in the catalog already",
@@ -192,7 +202,7 @@ def _path(head: Head, begin: str, end: str) -> list[str]:
     return []
 
 
-def _drop(head: Head, change: Drop) -> tuple[tuple[Entry, ...], str]:
+def _drop(head: Head, change: Drop) -> tuple[tuple[CatalogEntry, ...], str]:
     entry = head.find(change.name)
     if entry is None:
         known = [entry.name for entry in head.entries]

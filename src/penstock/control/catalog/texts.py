@@ -19,7 +19,7 @@ import secrets
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
-from penstock.catalog.model import digest_of
+from penstock.control.catalog.model import digest_of
 from penstock.errors import CorruptFile, StoreUnavailable
 from penstock.store.base import Document, Store
 

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from penstock.claims.board import Board
-from penstock.claims.claim import Claim
-from penstock.claims.geometry import SHARD_PARTITIONS, Geometry
-from penstock.claims.model import CheckpointRef, Failure, State
-from penstock.claims.views import Count, PartitionView, Summary
+from penstock.control.claims.board import Board
+from penstock.control.claims.claim import Claim
+from penstock.control.claims.geometry import SHARD_PARTITIONS, Geometry
+from penstock.control.claims.model import CheckpointRef, Failure, PartitionState
+from penstock.control.claims.views import Count, PartitionSummary, PartitionView
 
 __all__ = [
     "SHARD_PARTITIONS",
@@ -19,9 +19,9 @@ __all__ = [
     "Count",
     "Failure",
     "Geometry",
+    "PartitionState",
+    "PartitionSummary",
     "PartitionView",
-    "State",
-    "Summary",
     "register",
 ]
 

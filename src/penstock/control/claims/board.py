@@ -6,31 +6,37 @@ import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from penstock.claims import commands as c
-from penstock.claims.claim import Claim, as_claim
-from penstock.claims.combiner import Combiner
-from penstock.claims.directory import Directory, Page
-from penstock.claims.document import create_board, read_board
-from penstock.claims.geometry import Geometry
-from penstock.claims.loose_ends import LooseEnds
-from penstock.claims.model import (
+from penstock.control.claims import commands as c
+from penstock.control.claims.claim import Claim, LooseEnds, as_claim
+from penstock.control.claims.combiner import Combiner
+from penstock.control.claims.commands import Requests
+from penstock.control.claims.done_shards import DoneShards, Page
+from penstock.control.claims.geometry import Geometry, create_board, read_board
+from penstock.control.claims.model import (
     Accepted,
     CheckpointRef,
     Granted,
+    PartitionState,
     Refused,
     Shard,
-    State,
+    as_error,
 )
-from penstock.claims.refusals import as_error
-from penstock.claims.requests import Requests
-from penstock.claims.views import PartitionView, Summary, documents, is_done, shards, summarize, views
+from penstock.control.claims.views import (
+    PartitionSummary,
+    PartitionView,
+    documents,
+    is_done,
+    shards,
+    summarize,
+    views,
+)
+from penstock.core.ranges import Range
 from penstock.errors import (
     FencedError,
     PenstockError,
     RangeOverlap,
     StoreUnavailable,
 )
-from penstock.ranges import Range
 from penstock.store.base import Session, Store
 
 
@@ -49,7 +55,7 @@ class Board:
         self.max_failures = max_failures
         self._prefix = f"runs/{run}/shards/"
         self._combiner = Combiner(store, self._prefix, geometry)
-        self._directory = Directory(store, f"runs/{run}/done/", geometry.shards)
+        self._directory = DoneShards(store, f"runs/{run}/done/", geometry.shards)
         self._positions: dict[str, int] = {}
         self._loose = LooseEnds()
         self._requests = Requests()
@@ -138,14 +144,14 @@ class Board:
         # Pages are read before the acks, as marking a shard done needs it.
         indexes = {self.geometry.shard_of(claim.range) for claim, _ in claims}
         pages = {index: self._directory.page(index) for index in indexes}
-        acks = [c.Ack(self._requests.next(), *_held(claim), digest) for claim, digest in claims]
+        acks = [c.AckPartition(self._requests.next(), *_held(claim), digest) for claim, digest in claims]
         return self._lost([claim for claim, _ in claims], acks, pages)
 
     def release(self, claim: Claim) -> None:
         """Give the partition back, without counting a failure. Raises `FencedError` if not held."""
         self._owner(claim, c.Release(self._requests.next(), *_held(claim)))
 
-    def fail(self, claim: Claim, error: str) -> State:
+    def fail(self, claim: Claim, error: str) -> PartitionState:
         """Give the partition back after a failure; POISONED if it was the last one allowed."""
         index = self.geometry.shard_of(claim.range)
         page = self._directory.page(index)
@@ -171,7 +177,7 @@ class Board:
     def retry(self, rows: Range) -> None:
         """Let a poisoned partition be claimed again."""
         index = self.geometry.shard_of(rows)
-        self._ask(index, c.Retry(self._requests.next(), rows))
+        self._ask(index, c.RetryPartition(self._requests.next(), rows))
         self._directory.clear(index)
 
     def force_release(self, rows: Range) -> None:
@@ -181,25 +187,25 @@ class Board:
     # views
 
     def partitions(
-        self, states: Collection[State] | None = None, begin: int = 0, *, touched: bool = False
+        self, states: Collection[PartitionState] | None = None, begin: int = 0, *, touched: bool = False
     ) -> Iterator[PartitionView]:
         """Partitions in row order, from the one that holds row ``begin``.
 
         Those that nobody has ever claimed are pending; with ``touched`` they are left out.
         """
-        wanted = frozenset(State if states is None else states)
+        wanted = frozenset(PartitionState if states is None else states)
         first = begin // self.geometry.shard_rows
-        absent = State.PENDING in wanted and not touched
+        absent = PartitionState.PENDING in wanted and not touched
         for shard in shards(self.store, self._prefix, self.geometry, first, absent):
             yield from views(self.store, shard, wanted, begin, untouched=absent)
 
     def partition(self, rows: Range) -> PartitionView | None:
         """The partition with exactly these rows, if there is one."""
         index = self.geometry.shard_of(rows)
-        found = views(self.store, self._combiner.read(index), frozenset(State), rows.begin)
+        found = views(self.store, self._combiner.read(index), frozenset(PartitionState), rows.begin)
         return next((view for view in found if view.range == rows), None)
 
-    def summary(self) -> Summary:
+    def summary(self) -> PartitionSummary:
         """How far the run is."""
         return summarize(self.store, self._prefix, self.geometry)
 
@@ -265,7 +271,7 @@ class Board:
             except PenstockError:
                 self._loose.keep([claim])
 
-    def _granted(self, index: int, command: c.Claim, page: Page | None = None) -> list[Claim]:
+    def _granted(self, index: int, command: c.ClaimPartitions, page: Page | None = None) -> list[Claim]:
         try:
             answer, shard = self._combiner.submit([(index, command)])[0]
         except BaseException:
@@ -281,8 +287,8 @@ class Board:
 
     def _claim_command(
         self, session: Session, owner: str, count: int, ranges: tuple[Range, ...] | None = None
-    ) -> c.Claim:
-        return c.Claim(self._requests.next(), session.id, owner, count, self.max_failures, ranges)
+    ) -> c.ClaimPartitions:
+        return c.ClaimPartitions(self._requests.next(), session.id, owner, count, self.max_failures, ranges)
 
     def _owner(self, claim: Claim, command: c.Held) -> None:
         self._ask(self.geometry.shard_of(claim.range), command)

@@ -1,13 +1,32 @@
-"""Claims that were granted, or may have been, and that nobody has been told of."""
+"""Claims in hand: what a caller has, and what was granted, or may have been, and nobody has been told of."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from penstock.claims import commands as c
-from penstock.claims.claim import Claim
+from penstock.control.claims import commands as c
+from penstock.control.claims.model import CheckpointRef, Grant
+from penstock.core.ranges import Range
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A partition that a session holds under a token."""
+
+    range: Range
+    token: int
+    session: str
+    owner: str
+    attempts: int
+    checkpoints: tuple[CheckpointRef, ...]
+
+
+def as_claim(grant: Grant, command: c.ClaimPartitions) -> Claim:
+    """What ``command`` was granted."""
+    return Claim(grant.range, grant.token, command.session, command.owner, grant.attempts, grant.checkpoints)
 
 
 class LooseEnds:
@@ -18,15 +37,15 @@ class LooseEnds:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._questions: deque[tuple[int, c.Claim]] = deque()
+        self._questions: deque[tuple[int, c.ClaimPartitions]] = deque()
         self._kept: deque[Claim] = deque()
 
-    def ask_again(self, index: int, command: c.Claim) -> None:
+    def ask_again(self, index: int, command: c.ClaimPartitions) -> None:
         """Note a claim command to a shard whose answer never came."""
         with self._lock:
             self._questions.append((index, command))
 
-    def question(self, session: str, owner: str) -> tuple[int, c.Claim] | None:
+    def question(self, session: str, owner: str) -> tuple[int, c.ClaimPartitions] | None:
         """Take out a command of this session and owner that is still to be asked again."""
         with self._lock:
             for question in self._questions:

@@ -11,21 +11,26 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from penstock.claims.model import (
+from penstock.control.claims.model import (
     Accepted,
     CheckpointRef,
     Failure,
     Memory,
-    Record,
+    PartitionRecord,
+    PartitionState,
     Shard,
-    State,
 )
+from penstock.core.ranges import Range
 from penstock.errors import CorruptFile
-from penstock.ranges import Range
 
 FORMAT = 1
 
-_CODES = {State.PENDING: "p", State.CLAIMED: "c", State.COMPLETED: "d", State.POISONED: "x"}
+_CODES = {
+    PartitionState.PENDING: "p",
+    PartitionState.CLAIMED: "c",
+    PartitionState.COMPLETED: "d",
+    PartitionState.POISONED: "x",
+}
 _STATES = {code: state for state, code in _CODES.items()}
 # Owner, digest, session, request, attempts, checkpoints, errors: a line ends where only these would follow.
 _DEFAULTS: list[Any] = ["", "", "", "", 0, [], []]
@@ -57,7 +62,7 @@ class Brief(NamedTuple):
 
     begin: int
     end: int
-    state: State
+    state: PartitionState
     session: str
     attempts: int
 
@@ -97,7 +102,7 @@ def _readable() -> Iterator[None]:
         ) from error
 
 
-def _record_line(record: Record) -> str:
+def _record_line(record: PartitionRecord) -> str:
     # Written by hand, since this runs for every claim and every ack; only the rare rest is general.
     line = f'[{record.range.begin},{record.range.end},"{_CODES[record.state]}",{record.token}'
     line += f",{_quote(record.owner)},{_quote(record.digest)}"
@@ -113,10 +118,10 @@ def _record_line(record: Record) -> str:
 
 
 @lru_cache(maxsize=8192)
-def _parse_record(line: str) -> Record:
+def _parse_record(line: str) -> PartitionRecord:
     begin, end, code, token, *rest = json.loads(line)
     owner, digest, session, request, attempts, refs, errors = rest + _DEFAULTS[len(rest) :]
-    record = Record(
+    record = PartitionRecord(
         Range(begin, end),
         _STATES[code],
         token,

@@ -14,11 +14,11 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.claims.codec import decode, encode
-from penstock.claims.commands import Claim, Command
-from penstock.claims.geometry import Geometry
-from penstock.claims.machine import REMEMBERED, apply
-from penstock.claims.model import Answer, Granted, Refused, Shard
+from penstock.control.claims.codec import decode, encode
+from penstock.control.claims.commands import ClaimPartitions, Command
+from penstock.control.claims.geometry import Geometry
+from penstock.control.claims.machine import REMEMBERED, apply
+from penstock.control.claims.model import Answer, Granted, Refused, Shard
 from penstock.errors import StoreUnavailable
 from penstock.store.base import Document, Store, Write
 
@@ -212,7 +212,7 @@ def _conclusive(group: Sequence[_Ticket], answers: Sequence[Answer], after: Shar
     for ticket, answer in zip(group, answers, strict=True):
         if isinstance(answer, Refused):
             return False
-        wanted = ticket.command.count if isinstance(ticket.command, Claim) else 0
+        wanted = ticket.command.count if isinstance(ticket.command, ClaimPartitions) else 0
         if isinstance(answer, Granted) and len(answer.grants) < wanted:
             return False
     return True

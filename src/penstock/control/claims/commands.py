@@ -1,11 +1,17 @@
-"""What can be asked of a shard. ``request`` names the question: asked again, it gets its answer again."""
+"""What can be asked of a shard, and the names of requests.
+
+A ``request`` names a question: asked again, it gets its answer again.
+"""
 
 from __future__ import annotations
 
+import itertools
+import os
+import secrets
 from dataclasses import dataclass
 
-from penstock.claims.model import CheckpointRef
-from penstock.ranges import Range
+from penstock.control.claims.model import CheckpointRef
+from penstock.core.ranges import Range
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +20,7 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim(Command):
+class ClaimPartitions(Command):
     """Take up to ``count`` partitions, or exactly the given ``ranges``, for a session."""
 
     session: str
@@ -39,7 +45,7 @@ class Renew(Held):
 
 
 @dataclass(frozen=True, slots=True)
-class Ack(Held):
+class AckPartition(Held):
     """Complete the partition, publishing the output whose manifest has ``digest``."""
 
     digest: str
@@ -81,7 +87,7 @@ class Poison(Command):
 
 
 @dataclass(frozen=True, slots=True)
-class Retry(Command):
+class RetryPartition(Command):
     """Operator: let a poisoned partition be claimed again, with a clean count of failures."""
 
     range: Range
@@ -92,3 +98,19 @@ class ForceRelease(Command):
     """Operator: take a partition from its owner, whose token is stale from then on."""
 
     range: Range
+
+
+class Requests:
+    """Request ids that no other board uses, not even the copy of this one in a forked process."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._process = 0
+        self._name = ""
+
+    def next(self) -> str:
+        """A new one."""
+        if self._process != os.getpid():
+            self._name = secrets.token_hex(5)
+            self._process = os.getpid()
+        return f"{self._name}.{next(self._numbers)}"

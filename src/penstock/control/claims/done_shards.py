@@ -25,7 +25,7 @@ class Page:
     bits: int
 
 
-class Directory:
+class DoneShards:
     """The done shards of one run. Safe for many threads."""
 
     def __init__(self, store: Store, prefix: str, shards: int) -> None:

@@ -19,21 +19,22 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import replace
 
-from penstock.claims import commands as c
-from penstock.claims.model import (
+from penstock.control.claims import commands as c
+from penstock.control.claims.model import (
     Accepted,
     Alive,
     Answer,
     Memory,
-    Record,
+    PartitionRecord,
+    PartitionState,
     Refusal,
     Refused,
     Shard,
-    State,
+    failed,
+    with_error,
 )
-from penstock.claims.records import failed, with_error
-from penstock.claims.taking import take
-from penstock.ranges import Range
+from penstock.control.claims.taking import take
+from penstock.core.ranges import Range
 
 REMEMBERED = 32
 """Answers that a shard keeps; so many commands at most may be applied before it is written."""
@@ -55,17 +56,17 @@ def apply(shard: Shard, command: c.Command, alive: Alive) -> tuple[Shard, Answer
     return replace(after, memories=memories), answer
 
 
-_REPEATABLE = (c.Renew, c.Ack, c.SaveCheckpoint, c.DropCheckpoint)
+_REPEATABLE = (c.Renew, c.AckPartition, c.SaveCheckpoint, c.DropCheckpoint)
 
 
-def fence(record: Record | None, command: c.Held, alive: Alive) -> Refused | None:
+def fence(record: PartitionRecord | None, command: c.Held, alive: Alive) -> Refused | None:
     """The one gate of every owner's command: None if it holds the partition, else why not.
 
     A session that is over holds nothing, even if nobody has taken the partition over yet.
     """
     if record is None or record.token != command.token or record.session != command.session:
         return _stale(command.range, command.token)
-    if record.state is not State.CLAIMED:
+    if record.state is not PartitionState.CLAIMED:
         return _stale(command.range, command.token)
     if not alive(command.session):
         return Refused(
@@ -76,13 +77,13 @@ def fence(record: Record | None, command: c.Held, alive: Alive) -> Refused | Non
 
 def _run(shard: Shard, command: c.Command, alive: Alive) -> tuple[Shard, Answer]:
     match command:
-        case c.Claim():
+        case c.ClaimPartitions():
             return take(shard, command, alive)
         case c.Held():
             return _held(shard, command, alive)
         case c.Poison():
             return _poison(shard, command)
-        case c.Retry():
+        case c.RetryPartition():
             return _retry(shard, command)
         case c.ForceRelease():
             return _force_release(shard, command)
@@ -100,23 +101,23 @@ def _held(shard: Shard, command: c.Held, alive: Alive) -> tuple[Shard, Answer]:
     return (shard if after is record else put(shard, index, after)), Accepted(after.state)
 
 
-def _is_replayed_ack(record: Record, command: c.Held) -> bool:
+def _is_replayed_ack(record: PartitionRecord, command: c.Held) -> bool:
     return (
-        isinstance(command, c.Ack)
-        and record.state is State.COMPLETED
+        isinstance(command, c.AckPartition)
+        and record.state is PartitionState.COMPLETED
         and (record.token, record.digest) == (command.token, command.digest)
     )
 
 
-def _change(command: c.Held, record: Record) -> Record:
+def _change(command: c.Held, record: PartitionRecord) -> PartitionRecord:
     """What a command of its rightful owner makes of a record; the same one if it stays as it is."""
     match command:
         case c.Renew():
             return record
-        case c.Ack():
+        case c.AckPartition():
             return _acked(record, command.digest)
         case c.Release():
-            return replace(record, state=State.PENDING, owner="", session="", request="")
+            return replace(record, state=PartitionState.PENDING, owner="", session="", request="")
         case c.Fail():
             return failed(record, command.error, command.max_failures)
         case c.SaveCheckpoint():
@@ -130,11 +131,11 @@ def _change(command: c.Held, record: Record) -> Record:
     raise TypeError(f"not an owner's command: {command!r}")
 
 
-def _acked(record: Record, digest: str) -> Record:
+def _acked(record: PartitionRecord, digest: str) -> PartitionRecord:
     """Completed: nobody owns it any more, and its checkpoints have served."""
-    return Record(
+    return PartitionRecord(
         record.range,
-        State.COMPLETED,
+        PartitionState.COMPLETED,
         record.token,
         record.owner,
         attempts=record.attempts,
@@ -148,48 +149,50 @@ def _poison(shard: Shard, command: c.Poison) -> tuple[Shard, Answer]:
     if record is None:
         if any(r.range.overlaps(command.range) for r in shard.records):
             return shard, _unknown(command.range)
-        record = Record(command.range, State.PENDING)
+        record = PartitionRecord(command.range, PartitionState.PENDING)
         shard = replace(shard, records=(*shard.records[:index], record, *shard.records[index:]))
-    if record.state is State.COMPLETED:
+    if record.state is PartitionState.COMPLETED:
         return shard, _wrong(record, "set aside")
-    if record.state is State.POISONED:
+    if record.state is PartitionState.POISONED:
         return shard, Accepted(record.state)
     poisoned = replace(
         record,
-        state=State.POISONED,
+        state=PartitionState.POISONED,
         owner="",
         session="",
         request="",
         errors=with_error(record, command.reason),
     )
-    return put(shard, index, poisoned), Accepted(State.POISONED)
+    return put(shard, index, poisoned), Accepted(PartitionState.POISONED)
 
 
-def _retry(shard: Shard, command: c.Retry) -> tuple[Shard, Answer]:
+def _retry(shard: Shard, command: c.RetryPartition) -> tuple[Shard, Answer]:
     index, record = find(shard, command.range)
     if record is None:
         return shard, _unknown(command.range)
-    if record.state is State.PENDING:
+    if record.state is PartitionState.PENDING:
         return shard, Accepted(record.state)
-    if record.state is not State.POISONED:
+    if record.state is not PartitionState.POISONED:
         return shard, _wrong(record, "retried")
-    return put(shard, index, replace(record, state=State.PENDING, attempts=0)), Accepted(State.PENDING)
+    return put(shard, index, replace(record, state=PartitionState.PENDING, attempts=0)), Accepted(
+        PartitionState.PENDING
+    )
 
 
 def _force_release(shard: Shard, command: c.ForceRelease) -> tuple[Shard, Answer]:
     index, record = find(shard, command.range)
     if record is None:
         return shard, _unknown(command.range)
-    if record.state is State.PENDING:
+    if record.state is PartitionState.PENDING:
         return shard, Accepted(record.state)
-    if record.state is not State.CLAIMED:
+    if record.state is not PartitionState.CLAIMED:
         return shard, _wrong(record, "released")
     token = record.token + 1
-    freed = replace(record, state=State.PENDING, token=token, owner="", session="", request="")
-    return put(shard, index, freed), Accepted(State.PENDING)
+    freed = replace(record, state=PartitionState.PENDING, token=token, owner="", session="", request="")
+    return put(shard, index, freed), Accepted(PartitionState.PENDING)
 
 
-def find(shard: Shard, rows: Range) -> tuple[int, Record | None]:
+def find(shard: Shard, rows: Range) -> tuple[int, PartitionRecord | None]:
     """The record of exactly these rows, and where it is or would be."""
     index = bisect_left(shard.records, rows.begin, key=lambda record: record.range.begin)
     if index < len(shard.records) and shard.records[index].range == rows:
@@ -197,7 +200,7 @@ def find(shard: Shard, rows: Range) -> tuple[int, Record | None]:
     return index, None
 
 
-def put(shard: Shard, index: int, record: Record) -> Shard:
+def put(shard: Shard, index: int, record: PartitionRecord) -> Shard:
     """The shard with one record replaced."""
     records = (*shard.records[:index], record, *shard.records[index + 1 :])
     return Shard(shard.span, shard.grid, records, shard.memories)
@@ -211,5 +214,5 @@ def _unknown(rows: Range) -> Refused:
     return Refused(Refusal.UNKNOWN, f"there is no partition of exactly the rows {rows} that was ever claimed")
 
 
-def _wrong(record: Record, what: str) -> Refused:
+def _wrong(record: PartitionRecord, what: str) -> Refused:
     return Refused(Refusal.WRONG_STATE, f"rows {record.range} are {record.state} and cannot be {what}")

@@ -1,18 +1,29 @@
-"""The values of the claim machine: what is known about partitions, and what can be asked of them."""
+"""The values of the claim machine: what is known about partitions, what failures do to them,
+and the answers to commands.
+"""
 
 from __future__ import annotations
 
 import enum
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from penstock.ranges import Range
+from penstock.core.ranges import Range
+from penstock.errors import (
+    PenstockError,
+    RangeOverlap,
+    SessionLost,
+    StaleToken,
+    UnknownPartition,
+    UsageError,
+)
 
 Alive = Callable[[str], bool]
 """The store's judgement on a session id."""
 
 
-class State(enum.StrEnum):
+class PartitionState(enum.StrEnum):
     """Where a partition stands. Only a claimed one has an owner."""
 
     PENDING = "pending"
@@ -21,7 +32,7 @@ class State(enum.StrEnum):
     POISONED = "poisoned"
 
 
-SETTLED = frozenset({State.COMPLETED, State.POISONED})
+SETTLED = frozenset({PartitionState.COMPLETED, PartitionState.POISONED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +56,7 @@ class CheckpointRef:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class PartitionRecord:
     """A partition that was touched at least once.
 
     ``token`` grows with each claim of any of its rows, also when the rows are cut anew; ``session``
@@ -55,7 +66,7 @@ class Record:
     """
 
     range: Range
-    state: State
+    state: PartitionState
     token: int = 0
     owner: str = ""
     session: str = ""
@@ -89,7 +100,7 @@ class Refusal(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The answer to `Claim`: as many as there were, up to the number asked for."""
+    """The answer to `ClaimPartitions`: as many as there were, up to the number asked for."""
 
     grants: tuple[Grant, ...]
 
@@ -98,7 +109,7 @@ class Granted:
 class Accepted:
     """The answer to every other command: the state in which the partition is now."""
 
-    state: State
+    state: PartitionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +125,7 @@ Answer = Granted | Accepted | Refused
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The answer that a request got, for when it is asked again. ``line`` as in `Record`."""
+    """The answer that a request got, for when it is asked again. ``line`` as in `PartitionRecord`."""
 
     request: str
     answer: Accepted
@@ -130,7 +141,7 @@ class Shard:
 
     span: Range
     grid: int
-    records: tuple[Record, ...] = ()
+    records: tuple[PartitionRecord, ...] = ()
     memories: tuple[Memory, ...] = ()
 
     @property
@@ -162,3 +173,55 @@ class Shard:
                 end = min(begin - begin % self.grid + self.grid, gap.end)
                 yield Range(begin, end)
                 begin = end
+
+
+_ERRORS: dict[Refusal, type[PenstockError]] = {
+    Refusal.STALE_TOKEN: StaleToken,
+    Refusal.SESSION_LOST: SessionLost,
+    Refusal.OVERLAP: RangeOverlap,
+    Refusal.UNKNOWN: UnknownPartition,
+    Refusal.WRONG_STATE: UsageError,
+}
+
+
+def as_error(answer: Answer) -> PenstockError:
+    """The error that a refused command raises."""
+    if isinstance(answer, Refused):
+        return _ERRORS[answer.kind](answer.message)
+    raise TypeError(f"not an answer to this command: {answer!r}")
+
+
+KEPT_ERRORS = 5
+ERROR_LENGTH = 500
+OLDER_LENGTH = 100
+_BYTES = 2
+"""So many bytes for each character at most: a shard in which everything failed must fit its document."""
+
+
+def failed(record: PartitionRecord, error: str, max_failures: int) -> PartitionRecord:
+    """The record after one more failure: pending, or poisoned when it was the last one allowed."""
+    attempts = record.attempts + 1
+    return PartitionRecord(
+        record.range,
+        PartitionState.POISONED if attempts >= max_failures else PartitionState.PENDING,
+        record.token,
+        attempts=attempts,
+        errors=with_error(record, error),
+        checkpoints=record.checkpoints,
+    )
+
+
+def with_error(record: PartitionRecord, error: str) -> tuple[Failure, ...]:
+    """The record's errors and one more of its owner: the last few, the newest cut to a readable length.
+
+    Of those before only the beginning is kept.
+    """
+    older = [Failure(each.owner, _cut(each.error, OLDER_LENGTH)) for each in record.errors]
+    return (*older[1 - KEPT_ERRORS :], Failure(record.owner, _cut(error, ERROR_LENGTH)))
+
+
+def _cut(text: str, length: int) -> str:
+    short = text if len(text) <= length else text[: length - 1] + "…"
+    while len(json.dumps(short)) > _BYTES * length + 2:
+        short = short[: max(1, len(short) * 9 // 10) - 1] + "…"
+    return short

@@ -1,4 +1,4 @@
-"""What `Claim` does: whose leases are over, which partitions come first, and explicit row ranges."""
+"""What `ClaimPartitions` does: whose leases are over, what comes first, and explicit row ranges."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice, pairwise
 
-from penstock.claims.commands import Claim
-from penstock.claims.model import (
+from penstock.control.claims.commands import ClaimPartitions
+from penstock.control.claims.model import (
     Alive,
     Answer,
     Grant,
     Granted,
-    Record,
+    PartitionRecord,
+    PartitionState,
     Refusal,
     Refused,
     Shard,
-    State,
+    failed,
 )
-from penstock.claims.records import failed
-from penstock.ranges import Range
+from penstock.core.ranges import Range
 
 
-def take(shard: Shard, command: Claim, alive: Alive) -> tuple[Shard, Answer]:
+def take(shard: Shard, command: ClaimPartitions, alive: Alive) -> tuple[Shard, Answer]:
     """Grant what the command asks for; the given shard comes back when nothing changed.
 
     A command that was granted something before gets the same again, for as long as it is claimed.
@@ -44,9 +44,9 @@ def take(shard: Shard, command: Claim, alive: Alive) -> tuple[Shard, Answer]:
     if not chosen:
         return current, Granted(())
     taken = [
-        Record(
+        PartitionRecord(
             record.range,
-            State.CLAIMED,
+            PartitionState.CLAIMED,
             record.token + 1,
             command.owner,
             command.session,
@@ -65,11 +65,11 @@ def take(shard: Shard, command: Claim, alive: Alive) -> tuple[Shard, Answer]:
     return Shard(current.span, current.grid, tuple(records), current.memories), _granted(taken)
 
 
-def _granted(records: Iterable[Record]) -> Granted:
+def _granted(records: Iterable[PartitionRecord]) -> Granted:
     return Granted(tuple(Grant(r.range, r.token, r.attempts, r.checkpoints) for r in records))
 
 
-def _in_order(records: list[Record], command: Claim) -> list[Record]:
+def _in_order(records: list[PartitionRecord], command: ClaimPartitions) -> list[PartitionRecord]:
     """As they were asked for, if they were asked for by their rows."""
     ranges = command.ranges
     return records if ranges is None else sorted(records, key=lambda record: ranges.index(record.range))
@@ -80,29 +80,29 @@ def expire(shard: Shard, max_failures: int, alive: Alive) -> Shard:
 
     It counts as a failure, because a partition that kills its process must be poisoned some day.
     """
-    lost = [r for r in shard.records if r.state is State.CLAIMED and not alive(r.session)]
+    lost = [r for r in shard.records if r.state is PartitionState.CLAIMED and not alive(r.session)]
     if not lost:
         return shard
     after = {r.range: failed(r, f"the lease of {r.owner} ran out", max_failures) for r in lost}
     return replace(shard, records=tuple(after.get(record.range, record) for record in shard.records))
 
 
-def _candidates(shard: Shard) -> Iterator[Record]:
+def _candidates(shard: Shard) -> Iterator[PartitionRecord]:
     """What can be claimed, best first: what is begun, what is untouched, what failed least often.
 
     What is begun frees its checkpoints when it is finished, and one failure may be no more than its
     owner's end. After two it waits its turn like others: when a service is away for a moment, each
     partition must not fail on it until it is poisoned, one after the other.
     """
-    pending = [record for record in shard.records if record.state is State.PENDING]
+    pending = [record for record in shard.records if record.state is PartitionState.PENDING]
     pending.sort(key=lambda record: record.attempts)
     yield from (record for record in pending if _goes_on(record))
     for rows in shard.free():
-        yield Record(rows, State.PENDING)
+        yield PartitionRecord(rows, PartitionState.PENDING)
     yield from (record for record in pending if not _goes_on(record))
 
 
-def _goes_on(record: Record) -> bool:
+def _goes_on(record: PartitionRecord) -> bool:
     return bool(record.checkpoints) and record.attempts <= 1
 
 
@@ -116,7 +116,7 @@ def _refuse(shard: Shard, ranges: tuple[Range, ...]) -> Refused | None:
         if not (shard.span.begin <= rows.begin and rows.end <= shard.span.end):
             return Refused(Refusal.UNKNOWN, f"rows {rows} are not within {shard.span}")
         for record in shard.records:
-            if record.state is not State.PENDING and record.range.overlaps(rows):
+            if record.state is not PartitionState.PENDING and record.range.overlaps(rows):
                 by = f" by {record.owner}" if record.owner else ""
                 return Refused(
                     Refusal.OVERLAP, f"rows {rows} overlap {record.range}, which is {record.state}{by}"
@@ -124,13 +124,15 @@ def _refuse(shard: Shard, ranges: tuple[Range, ...]) -> Refused | None:
     return None
 
 
-def _carve(shard: Shard, ranges: tuple[Range, ...]) -> tuple[list[Record], tuple[Record, ...]]:
+def _carve(
+    shard: Shard, ranges: tuple[Range, ...]
+) -> tuple[list[PartitionRecord], tuple[PartitionRecord, ...]]:
     """The ranges as pending records, and the other records with those rows cut out of them.
 
     Both parts of a cut record keep its token and failures, so that tokens grow for every row; its
     checkpoints hold other rows than either part, and are forgotten.
     """
-    chosen: list[Record] = []
+    chosen: list[PartitionRecord] = []
     records = shard.records
     for rows in ranges:
         touched = [record for record in records if record.range.overlaps(rows)]
@@ -143,13 +145,15 @@ def _carve(shard: Shard, ranges: tuple[Range, ...]) -> tuple[list[Record], tuple
     return chosen, records
 
 
-def _united(rows: Range, touched: list[Record]) -> Record:
-    worst = max(touched, key=lambda record: record.attempts, default=Record(rows, State.PENDING))
+def _united(rows: Range, touched: list[PartitionRecord]) -> PartitionRecord:
+    worst = max(
+        touched, key=lambda record: record.attempts, default=PartitionRecord(rows, PartitionState.PENDING)
+    )
     token = max((record.token for record in touched), default=0)
-    return Record(rows, State.PENDING, token, attempts=worst.attempts, errors=worst.errors)
+    return PartitionRecord(rows, PartitionState.PENDING, token, attempts=worst.attempts, errors=worst.errors)
 
 
-def _without(record: Record, rows: Range) -> Iterator[Record]:
+def _without(record: PartitionRecord, rows: Range) -> Iterator[PartitionRecord]:
     if not record.range.overlaps(rows):
         yield record
         return
@@ -159,5 +163,5 @@ def _without(record: Record, rows: Range) -> Iterator[Record]:
         yield replace(record, range=Range(rows.end, record.range.end), checkpoints=())
 
 
-def _begin(record: Record) -> int:
+def _begin(record: PartitionRecord) -> int:
     return record.range.begin

@@ -6,10 +6,17 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from penstock.claims.codec import Brief, decode, skim
-from penstock.claims.geometry import Geometry
-from penstock.claims.model import SETTLED, CheckpointRef, Failure, Record, Shard, State
-from penstock.ranges import Range
+from penstock.control.claims.codec import Brief, decode, skim
+from penstock.control.claims.geometry import Geometry
+from penstock.control.claims.model import (
+    SETTLED,
+    CheckpointRef,
+    Failure,
+    PartitionRecord,
+    PartitionState,
+    Shard,
+)
+from penstock.core.ranges import Range
 from penstock.store.base import Store
 
 
@@ -18,7 +25,7 @@ class PartitionView:
     """One partition as it stands. ``alive`` tells whether a claimed one's lease still runs."""
 
     range: Range
-    state: State
+    state: PartitionState
     token: int
     owner: str
     session: str
@@ -36,7 +43,7 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class PartitionSummary:
     """How many partitions and rows are in each state.
 
     ``expired`` is that part of ``claimed`` whose leases ran out, and which the next claim takes.
@@ -55,7 +62,7 @@ class Summary:
         counts = (self.pending, self.claimed, self.completed, self.poisoned)
         return Count(sum(c.partitions for c in counts), sum(c.rows for c in counts))
 
-    def count(self, state: State) -> Count:
+    def count(self, state: PartitionState) -> Count:
         found: Count = getattr(self, state.value)
         return found
 
@@ -88,14 +95,14 @@ def is_done(value: bytes) -> bool:
 
 
 def views(
-    store: Store, shard: Shard, states: Collection[State], begin: int, *, untouched: bool = True
+    store: Store, shard: Shard, states: Collection[PartitionState], begin: int, *, untouched: bool = True
 ) -> Iterator[PartitionView]:
     """The partitions of a shard that are in one of ``states`` and end after row ``begin``."""
-    records: list[Record] = [r for r in shard.records if r.state in states and r.range.end > begin]
+    records: list[PartitionRecord] = [r for r in shard.records if r.state in states and r.range.end > begin]
     sessions = {record.session for record in records if record.session}
     alive = store.alive(sessions) if sessions else frozenset()
-    if untouched and State.PENDING in states:
-        free = (Record(rows, State.PENDING) for rows in shard.free() if rows.end > begin)
+    if untouched and PartitionState.PENDING in states:
+        free = (PartitionRecord(rows, PartitionState.PENDING) for rows in shard.free() if rows.end > begin)
         records = sorted([*records, *free], key=lambda record: record.range.begin)
     for r in records:
         yield PartitionView(
@@ -112,32 +119,32 @@ def views(
         )
 
 
-def summarize(store: Store, prefix: str, geometry: Geometry) -> Summary:
+def summarize(store: Store, prefix: str, geometry: Geometry) -> PartitionSummary:
     """Count from the documents that exist; what was never touched is arithmetic."""
     tally = _Tally()
     for _, value in documents(store, prefix):
         tally.add(*skim(value))
-    tally.partitions[State.PENDING] += geometry.partitions
-    tally.rows[State.PENDING] += geometry.total_rows
+    tally.partitions[PartitionState.PENDING] += geometry.partitions
+    tally.rows[PartitionState.PENDING] += geometry.total_rows
     dead = set(tally.sessions) - store.alive(tally.sessions.keys())
     expired = Count(sum(tally.sessions[s] for s in dead), sum(tally.session_rows[s] for s in dead))
-    counts = {state.value: Count(tally.partitions[state], tally.rows[state]) for state in State}
-    return Summary(**counts, expired=expired, failures=tally.failures)
+    counts = {state.value: Count(tally.partitions[state], tally.rows[state]) for state in PartitionState}
+    return PartitionSummary(**counts, expired=expired, failures=tally.failures)
 
 
 class _Tally:
     """Counts of shards, by state and by session; what a shard holds is taken off the untouched."""
 
     def __init__(self) -> None:
-        self.partitions: Counter[State] = Counter()
-        self.rows: Counter[State] = Counter()
+        self.partitions: Counter[PartitionState] = Counter()
+        self.rows: Counter[PartitionState] = Counter()
         self.sessions: Counter[str] = Counter()
         self.session_rows: Counter[str] = Counter()
         self.failures = 0
 
     def add(self, span: Range, grid: int, briefs: Sequence[Brief]) -> None:
-        self.partitions[State.PENDING] -= _cells(span.begin, span.end, grid)
-        self.rows[State.PENDING] -= span.rows
+        self.partitions[PartitionState.PENDING] -= _cells(span.begin, span.end, grid)
+        self.rows[PartitionState.PENDING] -= span.rows
         free = span.begin
         for begin, end, state, session, attempts in briefs:
             self._free(free, begin, grid)
@@ -152,8 +159,8 @@ class _Tally:
 
     def _free(self, begin: int, end: int, grid: int) -> None:
         if begin < end:
-            self.partitions[State.PENDING] += _cells(begin, end, grid)
-            self.rows[State.PENDING] += end - begin
+            self.partitions[PartitionState.PENDING] += _cells(begin, end, grid)
+            self.rows[PartitionState.PENDING] += end - begin
 
 
 def _cells(begin: int, end: int, grid: int) -> int:

@@ -1,6 +1,6 @@
 """The control plane: members, leader, assignment, barriers and epochs, over any store.
 
-`machine`, `election`, `barrier`, `assignment` and `rendezvous` are the rules, as pure functions; `Node`
+`machine`, `election`, `barrier` and `assignment` are the rules, as pure functions; `Node`
 carries them out.
 """
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.cluster.commands import Acquire, Resign
-from penstock.cluster.election import Leadership, Sighting, leadership, see
-from penstock.cluster.machine import Accepted
-from penstock.cluster.model import Control
-from penstock.cluster.room import Room
 from penstock.config import ClusterConfig
+from penstock.control.cluster.documents.control_document import Room
+from penstock.control.cluster.rules.commands import Acquire, Resign
+from penstock.control.cluster.rules.election import Leadership, Sighting, leadership, see
+from penstock.control.cluster.rules.machine import ControlAccepted
+from penstock.control.cluster.rules.model import Control
+from penstock.core.clocks import now, wall_clock
 from penstock.errors import LeadershipLost
-from penstock.stamps import wall_clock
-from penstock.store.clock import now
+
+_TERMS = 64
+"""How many past leaders are remembered at most: the control, which has them, is read all the time."""
 
 
 class Candidate:
@@ -81,12 +83,11 @@ class Candidate:
 
     def _take(self, expired: tuple[int, int] | None) -> None:
         sent = self._clock()
-        ask = Acquire(
-            self.owner, self._member, self._config.lease_ttl, expired, wall_clock(), self._config.history
-        )
+        history = min(self._config.history, _TERMS)
+        ask = Acquire(self.owner, self._member, self._config.lease_ttl, expired, wall_clock(), history)
         self.control, answer = self._room.submit(ask)
         self._sighting = see(self._sighting, self.control.lease, self._clock())
-        if isinstance(answer, Accepted):
+        if isinstance(answer, ControlAccepted):
             self._renewed = sent
             self._held = leadership(self.control.lease, sent)
         else:

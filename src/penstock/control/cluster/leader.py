@@ -7,34 +7,38 @@ barrier: if its record says commit, it is published; if there is no record, it i
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import TypeAlias, TypeVar
 
-from penstock.cluster import barrier as rules
-from penstock.cluster.assignment import seats_of, successor
-from penstock.cluster.barrier import Alignment
-from penstock.cluster.candidate import Candidate
-from penstock.cluster.commands import Abort, Command, Prepare, Publish, Rotate
-from penstock.cluster.election import Leadership
-from penstock.cluster.machine import Why, stands_still
-from penstock.cluster.model import Barrier, Control, Decision, Kind, Outcome, Seat
-from penstock.cluster.records import Records
-from penstock.cluster.room import Room
-from penstock.cluster.roster import Roster
 from penstock.config import ClusterConfig
+from penstock.control.cluster.candidate import Candidate
+from penstock.control.cluster.documents.control_document import Room
+from penstock.control.cluster.documents.epoch_records import Records
+from penstock.control.cluster.documents.members import Roster
+from penstock.control.cluster.rules import barrier as rules
+from penstock.control.cluster.rules.admission import admitted
+from penstock.control.cluster.rules.assignment import seats_of, successor
+from penstock.control.cluster.rules.barrier import Alignment
+from penstock.control.cluster.rules.commands import Abort, Command, Prepare, Publish, Rotate
+from penstock.control.cluster.rules.election import Leadership
+from penstock.control.cluster.rules.machine import Why, stands_still
+from penstock.control.cluster.rules.model import Barrier, BarrierKind, Control, Decision, Outcome, Seat
+from penstock.core.clocks import now, wall_clock
+from penstock.core.failpoints import reach
 from penstock.errors import LeadershipLost, StoreUnavailable, UsageError
-from penstock.failpoints import reach
-from penstock.stamps import wall_clock
-from penstock.store.clock import now
+
+_log = logging.getLogger(__name__)
 
 _PAUSE = 0.1
 _TIDY_EVERY = 16
 _JUDGE_EVERY = 0.5
+_NAMED = 10
 T = TypeVar("T")
 
 Rhythm: TypeAlias = Callable[[Decision | None], float | None]
@@ -80,6 +84,7 @@ class Duties:
         self._cursors: dict[str, int] = {}
         self._last: dict[str, Decision] = {}
         self._judged = 0.0
+        self._outside = 0
         self._heard: dict[str, set[tuple[str, str, int]]] = {}
         self._token = 0
 
@@ -123,13 +128,14 @@ class Duties:
         seats = self._room.newest.assignment.seats
         if not seats:
             return None
-        return self._barrier(scope, Kind.EPOCH, seats)
+        return self._barrier(scope, BarrierKind.EPOCH, seats)
 
     def _assign(self) -> None:
         """Bring the assignment in line with who is there; owners stop before it changes."""
         members = self._patiently(self._roster.sweep)
         control = self._patiently(self._room.read)
-        current, seats = control.assignment, seats_of(members)
+        current = control.assignment
+        seats = self._admitted(control, seats_of(members))
         if not seats or (seats == current.seats and len(current.owners) == self._config.vnodes):
             return
         alive = {member.session for member in members}
@@ -137,7 +143,7 @@ class Duties:
         for name, scope in control.scopes.items():
             if stands_still(scope, current.version, seats):
                 continue
-            drained = self._barrier(name, Kind.DRAIN, required, seats)
+            drained = self._barrier(name, BarrierKind.DRAIN, required, seats)
             if drained is None or drained.outcome is Outcome.ABORT:
                 return
         if current.version:
@@ -153,8 +159,22 @@ class Duties:
             self._patiently(lambda: self._records.archive(control.assignment))
             self._tidy(control)
 
+    def _admitted(self, control: Control, seats: tuple[Seat, ...]) -> tuple[Seat, ...]:
+        """Those of ``seats`` that there is room for."""
+        if seats == control.assignment.seats:
+            return seats
+        found = admitted(control, seats, self._config.vnodes)
+        if (outside := len(seats) - len(found)) and outside != self._outside:
+            _log.warning(
+                "%d members have no seat: the control document has no room for more than %d",
+                outside,
+                len(found),
+            )
+        self._outside = outside
+        return found
+
     def _barrier(
-        self, scope: str, kind: Kind, required: tuple[Seat, ...], target: tuple[Seat, ...] = ()
+        self, scope: str, kind: BarrierKind, required: tuple[Seat, ...], target: tuple[Seat, ...] = ()
     ) -> Decision | None:
         """Announce an epoch, gather the answers and decide; None if it could not be announced."""
         request, began = secrets.token_hex(8), self._clock()
@@ -202,15 +222,14 @@ class Duties:
         """Why the missing answers will not come, if that is so."""
         missing = set(alignment.missing)
         if self._clock() >= began + limit:
-            names = ", ".join(sorted(missing))
-            return f"no answer from {names} within {limit:g} s"
+            return f"no answer from {_named(missing)} within {limit:g} s"
         if self._clock() < self._judged + _JUDGE_EVERY:
             return None
         self._judged = self._clock()
         seats = [seat for seat in alignment.barrier.required if seat.member in missing]
         alive = self._patiently(lambda: self._room.store.alive([seat.session for seat in seats]))
         gone = [seat.member for seat in seats if seat.session not in alive]
-        return f"{', '.join(gone)} is gone" if gone else None
+        return f"{_named(gone)} {'is' if len(gone) == 1 else 'are'} gone" if gone else None
 
     def _wait(self, scope: str) -> None:
         """Wait for an ack; the watch goes on where that of the epoch before ended."""
@@ -223,14 +242,21 @@ class Duties:
         if control.scope(scope).open != barrier:
             return
         found = self._patiently(lambda: self._records.decision(scope, barrier.epoch))
+        if found is not None:
+            self._conclude(scope, found)
+            return
         given_up = rules.abort(barrier, control.scope(scope), "its leader did not finish it")
-        self._decide(scope, found or replace(given_up, at=wall_clock(), request=secrets.token_hex(8)))
+        self._decide(scope, replace(given_up, at=wall_clock(), request=secrets.token_hex(8)))
 
     def _decide(self, scope: str, decision: Decision) -> Decision:
         """Write the record that decides, and then what follows from it."""
         reach("epoch.deciding")
         decided = self._patiently(lambda: self._records.decide(scope, decision))
         reach("epoch.decided")
+        return self._conclude(scope, decided)
+
+    def _conclude(self, scope: str, decided: Decision) -> Decision:
+        """Move the control on to what the record of an epoch says."""
         self._lead(lambda lead: _consequence(lead, scope, decided))
         self._last[scope] = decided
         reach("epoch.published")
@@ -270,6 +296,13 @@ class Duties:
                 return call()
             except StoreUnavailable:
                 self._pause(_PAUSE)
+
+
+def _named(members: Collection[str]) -> str:
+    """Members by name, but not by the thousand."""
+    names = sorted(members)
+    more = len(names) - _NAMED
+    return ", ".join(names) if more <= 0 else f"{', '.join(names[:_NAMED])} and {more:,} others"
 
 
 def _consequence(lead: Leadership, scope: str, decision: Decision) -> Command:

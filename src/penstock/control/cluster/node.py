@@ -14,21 +14,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from penstock.cluster.candidate import Candidate
-from penstock.cluster.duties import Duties, Rhythm
-from penstock.cluster.election import Leadership
-from penstock.cluster.keys import Keys
-from penstock.cluster.model import Control, Member
-from penstock.cluster.participant import Outsider, Participant, Participation
-from penstock.cluster.records import Records
-from penstock.cluster.room import Room
-from penstock.cluster.roster import Roster
 from penstock.config import ClusterConfig
+from penstock.control.cluster.candidate import Candidate
+from penstock.control.cluster.documents.control_document import Room
+from penstock.control.cluster.documents.epoch_records import Records
+from penstock.control.cluster.documents.keys import Keys
+from penstock.control.cluster.documents.members import Roster
+from penstock.control.cluster.leader import Duties, Rhythm
+from penstock.control.cluster.participant import Outsider, Participant, Participation
+from penstock.control.cluster.rules.admission import check_room
+from penstock.control.cluster.rules.assignment import seats_of
+from penstock.control.cluster.rules.election import Leadership
+from penstock.control.cluster.rules.model import Control, Member
+from penstock.core.clocks import now, wall_clock
+from penstock.core.names import RULE, is_name
 from penstock.errors import FencedError, SessionLost, StoreUnavailable, TransientError, UsageError
-from penstock.names import RULE, is_name
-from penstock.stamps import wall_clock
 from penstock.store.base import Session, Store
-from penstock.store.clock import now
 
 _log = logging.getLogger(__name__)
 
@@ -36,6 +37,8 @@ _PAUSE = 0.2
 _WATCH = 0.5
 _STALE = 0.9
 _PATIENCE = 15.0
+_MANY = 500
+"""From so many owners on it is asked whether there is room for another one."""
 
 
 @dataclass(slots=True)
@@ -206,6 +209,7 @@ class Node:
         began = self._clock()
         session = self._former = self._store.session(self.config.member_ttl)
         member = replace(self.member, session=session.id, joined=wall_clock(), leaving=self._leaving)
+        self._check_room(member)
         self.roster.join(member)
         self._former = None
         owner = f"{member.id}#{session.id}"
@@ -225,6 +229,13 @@ class Node:
         parts = {name: self._part(name, member, participant) for name, participant in self._scopes.items()}
         self._life = _Life(member, session, candidate, duties, parts, began)
         return self._life
+
+    def _check_room(self, member: Member) -> None:
+        """Raise `UsageError` where there will never be a seat for ``member``."""
+        control = self.room.read()
+        if member.serves and len(control.assignment.seats) >= _MANY:
+            others = [each for each in self.roster.live() if each.id != member.id]
+            check_room(control, seats_of([*others, member]), self.config.vnodes)
 
     def _part(self, scope: str, member: Member, participant: Participant) -> Participation:
         return Participation(self.room, self.records, scope, member.seat, participant)
@@ -247,8 +258,7 @@ class Node:
             if self._life is not life:
                 return False
             self._life, self._former = None, life.session
-        for part in (*life.parts.values(), *list(life.outside.values())):
-            part.end()
+        _end_parts(life)
         _log.warning("the session of %s is over: everything it owned is let go", life.member.id)
         return True
 
@@ -286,6 +296,9 @@ class Node:
         while not (out := self._is_out()) and self._clock() < deadline:
             self._pause(_PAUSE)
         self.stop()
+        if self._life is not None:
+            # A thread may still be at work, and its answer would come after the participant was fenced.
+            _end_parts(self._life)
         self._let_go()
         return self._say_goodbye() and out
 
@@ -351,3 +364,8 @@ class Node:
                     _log.exception("%s failed", name)
                 told = str(error)
                 self._stopping.wait(1.0)
+
+
+def _end_parts(life: _Life) -> None:
+    for part in (*life.parts.values(), *list(life.outside.values())):
+        part.end()

@@ -7,17 +7,27 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from penstock.cluster.model import Ack, Barrier, Control, Decision, Kind, Outcome, Scope, Seat, Snapshot
-from penstock.cluster.records import Records
-from penstock.cluster.room import Room
+from penstock.control.cluster.documents.control_document import Room
+from penstock.control.cluster.documents.epoch_records import Records
+from penstock.control.cluster.rules.model import (
+    Barrier,
+    BarrierAck,
+    BarrierKind,
+    Control,
+    Decision,
+    Outcome,
+    Scope,
+    Seat,
+    Snapshot,
+)
 from penstock.errors import PenstockError, SessionLost, UsageError
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """What a member brings to an epoch; see `Ack`."""
+class EpochWork:
+    """What a member brings to an epoch; see `BarrierAck`."""
 
     states: Mapping[str, str] = field(default_factory=dict)
     frontier: str | None = None
@@ -48,7 +58,7 @@ class Participant(ABC):
         """
 
     @abstractmethod
-    def prepare(self, barrier: Barrier) -> Work:
+    def prepare(self, barrier: Barrier) -> EpochWork:
         """Bring the work up to the barrier and say what it is; nothing of it is visible yet.
 
         For a drain: stop until `aborted`, `assigned` or the next ordinary epoch comes, and be ready to let go
@@ -80,14 +90,17 @@ class Participant(ABC):
 
 
 class Bystander(Participant):
-    """Answers every barrier and owns nothing: for the cluster's own heartbeat."""
+    """Answers every barrier and does no work: the part of a `penstock cluster join` in the heartbeat.
+
+    The assignment gives its member virtual nodes like any other; nothing is placed on them.
+    """
 
     def assigned(self, snapshot: Snapshot, committed: Decision | None) -> None:
         """Nothing to own."""
 
-    def prepare(self, barrier: Barrier) -> Work:
+    def prepare(self, barrier: Barrier) -> EpochWork:
         del barrier
-        return Work()
+        return EpochWork()
 
     def committed(self, epoch: int) -> None:
         """Nothing to keep."""
@@ -105,10 +118,10 @@ class Outsider(Bystander):
     Without it, a scope that nobody works on any more would keep owners from ever changing again.
     """
 
-    def prepare(self, barrier: Barrier) -> Work:
-        if barrier.kind is Kind.DRAIN:
-            return Work()
-        return Work(refusal="this instance does not work on it: run the same version everywhere")
+    def prepare(self, barrier: Barrier) -> EpochWork:
+        if barrier.kind is BarrierKind.DRAIN:
+            return EpochWork()
+        return EpochWork(refusal="this instance does not work on it: run the same version everywhere")
 
 
 class Participation:
@@ -127,7 +140,7 @@ class Participation:
         """The version that the participant could not take over, and why."""
         self._asked = False
         """Whether the answer is the participant's own, so that it must hear of the outcome."""
-        self._answer: Ack | None = None
+        self._answer: BarrierAck | None = None
         self._written = False
         self._acked: int | None = None
         self._over = False
@@ -154,7 +167,7 @@ class Participation:
             self._write(self._answer)
             self._written = True
 
-    def _write(self, answer: Ack) -> None:
+    def _write(self, answer: BarrierAck) -> None:
         try:
             self._acked = self._records.write_ack(self._scope, answer, self._acked)
         except (UsageError, TypeError) as error:
@@ -186,8 +199,7 @@ class Participation:
         """
         if epoch >= scope.committed or epoch in scope.aborted:
             return Outcome.COMMIT if epoch == scope.committed else Outcome.ABORT
-        decision = self._records.decision(self._scope, epoch)
-        return decision.outcome if decision is not None else None
+        return self._records.outcome(self._scope, epoch)
 
     def _follow(self, control: Control) -> None:
         """Take over the assignment, if it changed and work under it may begin."""
@@ -236,7 +248,7 @@ class Participation:
         self._asked = barrier.assignment == self._version
         work = self._ask(barrier) if self._asked else self._excuse(barrier)
         self._check()
-        self._answer = Ack(
+        self._answer = BarrierAck(
             self._seat.member,
             self._seat.session,
             barrier.epoch,
@@ -249,18 +261,18 @@ class Participation:
         )
         self._written = False
 
-    def _ask(self, barrier: Barrier) -> Work:
+    def _ask(self, barrier: Barrier) -> EpochWork:
         try:
             return self._participant.prepare(barrier)
         except Exception as error:
             _note(f"epoch {barrier.epoch} of {self._scope} is refused", error)
-            return Work(refusal=_said(error))
+            return EpochWork(refusal=_said(error))
 
-    def _excuse(self, barrier: Barrier) -> Work:
+    def _excuse(self, barrier: Barrier) -> EpochWork:
         """The answer where the participant owns nothing, since it failed to take over what it should."""
-        if barrier.kind is Kind.DRAIN or self._failed is None:
-            return Work()
-        return Work(refusal=self._failed[1])
+        if barrier.kind is BarrierKind.DRAIN or self._failed is None:
+            return EpochWork()
+        return EpochWork(refusal=self._failed[1])
 
     def _has_failed(self, version: int) -> bool:
         return self._failed is not None and self._failed[0] == version

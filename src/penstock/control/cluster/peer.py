@@ -15,12 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Self
 
-from penstock.cluster.model import Member
+from penstock.control.cluster.rules.model import Member
+from penstock.core.packages import need
 from penstock.errors import PeerUnreachable, PenstockError, UsageError
 
 if TYPE_CHECKING:
-    from penstock.cluster.node import Node
-    from penstock.tls import Tls
+    from penstock.config.tls import Tls
+    from penstock.control.cluster.node import Node
 
 ADDRESS = "peer"
 """The name under which a member shows the address that `ask` takes."""
@@ -60,6 +61,7 @@ class PeerServer:
     """Answers `ask` on ``host:port``; port 0 takes a free one. Certificates are read anew while it runs."""
 
     def __init__(self, address: str, answer: Callable[[], Hello], tls: Tls | None) -> None:
+        need("cluster", "an instance that answers others")
         import grpc
 
         host, _ = split(address)
@@ -98,6 +100,7 @@ class PeerServer:
 
 def ask(address: str, tls: Tls | None, timeout: float = 1.0) -> tuple[Hello, float]:
     """What the instance at ``address`` says, and how many seconds that took. Raises `PeerUnreachable`."""
+    need("cluster", "asking another instance")
     import grpc
 
     split(address)

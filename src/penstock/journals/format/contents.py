@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 from typing import IO, Any, Protocol
 
 from penstock.errors import BadInput, CorruptFile
-from penstock.journals.fragments import Codec, Fragment
+from penstock.journals.format.fragments import Codec, Fragment
 from penstock.storage import Storage
 
 _log = logging.getLogger(__name__)

@@ -3,6 +3,9 @@
 A file ``{begin:016x}-{end:016x}-{sha1}{extension}`` holds the bytes ``begin`` to ``end`` of its journal; the
 SHA-1 is that of the uncompressed bytes. Fragments may overlap: then they hold the same bytes. One with no
 bytes says where the journal goes on, for instance while it is suspended.
+
+The folder of a journal holds nothing else, but for hidden files and markers of folders: a file whose name
+cannot be read may be a fragment with a broken name, and what is in it must not be passed over.
 """
 
 from __future__ import annotations
@@ -18,8 +21,11 @@ EXTENSIONS = {"raw": ".raw", "gz": ".gz", "zst": ".zst"}
 """How what we write is named, by its compression."""
 
 _NAME = re.compile(r"([0-9a-f]{16})-([0-9a-f]{16})-([0-9a-f]{40})(\.[A-Za-z0-9]+)?")
-_ALMOST = re.compile(r"[0-9a-fA-F]{8,}-[0-9a-fA-F]{8,}-.*", re.DOTALL)
+_ALMOST = re.compile(r"[0-9A-Za-z]{8,}[-_][0-9A-Za-z]{8,}(?:[-_.].*)?", re.DOTALL)
+_BEGINS = re.compile(r"[0-9A-Za-z]{16}(?![0-9A-Za-z]).*\.(?:raw|gz|gzip|gzod|zst|zstandard)", re.DOTALL)
 _SPOOL = re.compile(r"\.([0-9a-f]{16})\.spool")
+_FOLDER = "_$folder$"
+"""How some tools end the names of objects that stand for folders."""
 
 
 class Codec(Enum):
@@ -74,7 +80,7 @@ class Fragment:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FragmentPiece:
     """The bytes ``begin`` to ``end`` of the journal are read from ``fragment``."""
 
     fragment: Fragment
@@ -105,45 +111,60 @@ def spool_begin(name: str) -> int | None:
     return int(found[1], 16) if found else None
 
 
-def looks_like_fragment(path: str) -> bool:
-    """Whether a file is named like a fragment, or almost."""
-    return _ALMOST.fullmatch(path.rpartition("/")[2]) is not None
+def is_of_journal(path: str) -> bool:
+    """Whether a file makes its folder that of a journal: it is named like a fragment or spool, or almost."""
+    name = path.rpartition("/")[2]
+    if name.startswith("."):
+        return name.endswith(".spool")
+    return _ALMOST.fullmatch(name) is not None or _BEGINS.fullmatch(name) is not None
 
 
 def parse(path: str, *, size: int | None = None, modified: float | None = None) -> Fragment | None:
-    """The fragment with this path, by its name alone; None for other files, hidden ones among them.
+    """The fragment with this path in a journal's folder, by its name alone; None for what is harmless there.
 
-    Raises `BadInput` for a name that is almost one of a fragment's: such a file must not be passed over.
+    That is a hidden file, such as a lock, a spool, or what somebody is just writing, and the marker of a
+    folder. Raises `BadInput` for any other file: it must not be passed over.
     """
     name = path.rpartition("/")[2]
+    if name.startswith(".") and not name.endswith(".spool"):
+        return None
+    if name.endswith(_FOLDER) and not size:
+        return None
     found = _NAME.fullmatch(name)
     if found is not None:
         begin, end = int(found[1], 16), int(found[2], 16)
         if begin <= end:
             return Fragment(begin, end, found[3], found[4] or "", path, size, modified)
-    elif not looks_like_fragment(name):
+        why = "is named like a fragment that ends before it begins"
+    elif spool_begin(name) is not None:
         return None
+    elif name.endswith(".spool"):
+        why = "is named almost like a spool"
+    elif is_of_journal(name):
+        why = "is named almost like a fragment"
+    else:
+        why = "lies in the folder of a journal, and is no fragment"
     raise BadInput(
-        f"{path} is named almost like a fragment: " + ("it ends before it begins" if found else "not quite"),
+        f"{path} {why}",
         left="nothing is read of the journal, since bytes may be missing",
         hint="give the file its right name, {begin:016x}-{end:016x}-{sha1}.raw, .gz or .zst, or move it away",
     )
 
 
-def plan(fragments: Iterable[Fragment], offset: int) -> tuple[list[Piece], list[Gap]]:
+def plan(fragments: Iterable[Fragment], offset: int) -> tuple[list[FragmentPiece], list[Gap]]:
     """What to read from ``offset`` on, in order, and what is missing in between.
 
     Where fragments overlap, the one that reaches farthest is taken, and a fragment rather than a spool. A
     piece ends where its fragment ends. Behind the last byte, and for no fragments at all, there is nothing.
     """
     ordered = sorted((f for f in fragments if f.end >= offset), key=_preference)
-    pieces: list[Piece] = []
+    pieces: list[FragmentPiece] = []
     gaps: list[Gap] = []
     position, best = offset, None
     for fragment in ordered:
         if fragment.begin > position:
             if best is not None and best.end > position:
-                pieces.append(Piece(best, position, best.end))
+                pieces.append(FragmentPiece(best, position, best.end))
                 position = best.end
             if fragment.begin > position:
                 gaps.append(Gap(position, fragment.begin))
@@ -151,11 +172,11 @@ def plan(fragments: Iterable[Fragment], offset: int) -> tuple[list[Piece], list[
         if best is None or fragment.end > best.end:
             best = fragment
     if best is not None and best.end > position:
-        pieces.append(Piece(best, position, best.end))
+        pieces.append(FragmentPiece(best, position, best.end))
     return pieces, gaps
 
 
-def cover(fragments: Iterable[Fragment], offset: int) -> list[Piece]:
+def cover(fragments: Iterable[Fragment], offset: int) -> list[FragmentPiece]:
     """Which fragments to read for which bytes, from ``offset`` on to the first byte that is missing.
 
     Raises `JournalGap` if that is the one at ``offset``, and others follow.

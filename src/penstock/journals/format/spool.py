@@ -19,19 +19,20 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.durable import sync_folder
-from penstock.errors import BadInput, CorruptFile, StorageFull
-from penstock.failpoints import reach
-from penstock.journals.documents import parse, stamp_of
-from penstock.journals.fragments import spool_begin, spool_name
+from penstock.core.durable import sync_folder
+from penstock.core.failpoints import reach
+from penstock.errors import BadInput, CorruptFile, StorageFull, UsageError
+from penstock.journals.format.documents import parse, stamp_of
+from penstock.journals.format.fragments import spool_begin, spool_name
 
 HEADER = 64
 _BLOCK = 1 << 20
 _MARK = re.compile(rb"penstock-spool 1 ([0-9a-f]{16}) ([0-9a-f]{16}) ([0-9a-f]{8}) *\n")
+_NEWER = re.compile(rb"penstock-(spool|producer) ([2-9]|[1-9][0-9]+) ")
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class SpoolMark:
     """What the first line of a spool announces: its end, and the time of its first append in seconds."""
 
     end: int
@@ -42,8 +43,9 @@ class Mark:
         return (b"%s %08x" % (text, zlib.crc32(text))).ljust(HEADER - 1) + b"\n"
 
     @classmethod
-    def decode(cls, header: bytes) -> Mark | None:
+    def decode(cls, header: bytes) -> SpoolMark | None:
         """None if the line is torn, by a crash or because it is just being written."""
+        refuse_newer(header)
         found = _MARK.fullmatch(header)
         if found is None or zlib.crc32(header[:50]) != int(found[3], 16):
             return None
@@ -62,7 +64,7 @@ class SpoolReader:
     def announced(self) -> int:
         """Up to where the journal can be read here."""
         for _ in range(5):
-            mark = Mark.decode(os.pread(self._descriptor, HEADER, 0))
+            mark = SpoolMark.decode(os.pread(self._descriptor, HEADER, 0))
             if mark is not None:
                 self._end = max(self._end, mark.end)
                 break
@@ -97,7 +99,7 @@ class SpoolReader:
 class Spool:
     """A spool as the appender sees it that holds the journal's lock."""
 
-    def __init__(self, path: Path, descriptor: int, mark: Mark) -> None:
+    def __init__(self, path: Path, descriptor: int, mark: SpoolMark) -> None:
         self.path = path
         self.begin = spool_begin(path.name) or 0
         self._descriptor = descriptor
@@ -109,7 +111,7 @@ class Spool:
         path = folder / spool_name(begin)
         with full_disk(path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            spool = cls(path, descriptor, Mark(begin, 0))
+            spool = cls(path, descriptor, SpoolMark(begin, 0))
             try:
                 reach("journal.spool.created")
                 spool._announce(spool._mark)
@@ -125,7 +127,9 @@ class Spool:
         """One that is there, mended if its last appender was killed."""
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         begin = spool_begin(path.name) or 0
-        spool = cls(path, descriptor, Mark.decode(os.pread(descriptor, HEADER, 0)) or Mark(begin, 0))
+        spool = cls(
+            path, descriptor, SpoolMark.decode(os.pread(descriptor, HEADER, 0)) or SpoolMark(begin, 0)
+        )
         try:
             spool.mend()
         except BaseException:
@@ -155,7 +159,9 @@ class Spool:
 
     def mend(self) -> None:
         """Take in what other appenders announced, and put right what one that was killed left behind."""
-        mark = Mark.decode(os.pread(self._descriptor, HEADER, 0)) or Mark(self.begin, self._mark.since)
+        mark = SpoolMark.decode(os.pread(self._descriptor, HEADER, 0)) or SpoolMark(
+            self.begin, self._mark.since
+        )
         written = self.begin + os.fstat(self._descriptor).st_size - HEADER
         if written < mark.end:
             if mark.end == self.begin:
@@ -168,7 +174,7 @@ class Spool:
             end = self._whole_lines(mark.end, written)
             os.ftruncate(self._descriptor, HEADER + end - self.begin)
             os.fsync(self._descriptor)
-            self._announce(Mark(end, mark.since or int(time.time())))
+            self._announce(SpoolMark(end, mark.since or int(time.time())))
 
     def append(self, data: bytes, *, sync: bool, now: int) -> int:
         """Append whole lines and say at which offset. After an error none of them is there."""
@@ -184,7 +190,7 @@ class Spool:
                     os.ftruncate(self._descriptor, HEADER + begin - self.begin)
                 raise
         reach("journal.append.synced")
-        self._announce(Mark(begin + len(data), self.since if self.size else now))
+        self._announce(SpoolMark(begin + len(data), self.since if self.size else now))
         reach("journal.append.announced")
         return begin
 
@@ -218,7 +224,7 @@ class Spool:
     def _read(self, offset: int, size: int) -> bytes:
         return os.pread(self._descriptor, size, HEADER + offset - self.begin)
 
-    def _announce(self, mark: Mark) -> None:
+    def _announce(self, mark: SpoolMark) -> None:
         os.pwrite(self._descriptor, mark.encode(), 0)
         self._mark = mark
 
@@ -249,6 +255,17 @@ def shortened(path: Path, written: int, announced: int) -> CorruptFile:
         hint="bring the file back from a copy; or move it away, and the journal goes on after its last "
         "fragment, as if the lines in it had never been there",
     )
+
+
+def refuse_newer(line: bytes) -> None:
+    """Raise for a line that another version wrote: it must not be taken for a torn one, and mended."""
+    if found := _NEWER.match(line):
+        raise UsageError(
+            f"a {found[1].decode()} of the journals has format {found[2].decode()}, and this version of "
+            "Penstock knows format 1",
+            left="it was not changed",
+            hint="upgrade Penstock: a newer version writes to these journals",
+        )
 
 
 @contextmanager

@@ -159,8 +159,12 @@ class Ticker:
     def tick(self) -> int:
         """The next clock."""
         with self._lock:
-            self._last = max(self._now() // 100 + UNIX << 4, self._last + 1)
+            self._last = max(self.wall(), self._last + 1)
             return self._last
+
+    def wall(self) -> int:
+        """What the wall clock says."""
+        return self._now() // 100 + UNIX << 4
 
     def pass_by(self, clock: int) -> None:
         """See that all clocks to come are later than this one."""

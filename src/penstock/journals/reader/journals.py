@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING
 
 from penstock.errors import BadInput
-from penstock.journals import listing, names
-from penstock.journals.fragments import Fragment, head, parse
+from penstock.journals.format import names
+from penstock.journals.format.fragments import Fragment, head, parse
+from penstock.journals.reader import listing
 from penstock.storage import Storage
 
 if TYPE_CHECKING:
-    from penstock.journals.reading import JournalReader
+    from penstock.journals.reader.reading import JournalReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +44,16 @@ class Survey:
         """How many there were in all."""
         for file in listing.objects(storage, prefix):
             self.objects += 1
-            if file.journal in wanted:
-                self._add(self._files[file.journal], file, wanted[file.journal])
+            if file.journal in wanted and (end := _end(file)) is not None:
+                self._add(self._files[file.journal], file, end, wanted[file.journal])
 
-    def _add(self, known: list[listing.File], file: listing.File, offset: int) -> None:
+    def _add(self, known: list[listing.File], file: listing.File, end: float, offset: int) -> None:
         # Without the last one, a journal that lost its end would look like one that is not there.
-        if known and _end(known[0]) < offset:
-            if _end(file) < _end(known[0]):
+        if known and (_end(known[0]) or 0) < offset:
+            if end < (_end(known[0]) or 0):
                 return
             known.pop(0)
-        if not known or _end(file) >= offset:
+        if not known or end >= offset:
             known.append(file)
 
     def fragments(self, journal: str) -> tuple[Fragment, ...]:
@@ -79,11 +81,25 @@ class Journals:
     def root(self) -> str:
         return self.storage.root
 
+    def is_at(self, other: Journals) -> bool:
+        """Whether both roots are the same, however they are spelled."""
+        return self.storage == other.storage or _place(self.root) == _place(other.root)
+
+    def name_below(self, other: Journals, journal: str) -> str | None:
+        """What ``journal`` of this root is called below another one; None if it does not lie there."""
+        if other.storage == self.storage:
+            return journal
+        here, there = _place(self.root), _place(other.root)
+        if here.startswith(f"{there}/"):
+            return f"{here[len(there) + 1 :]}/{journal}"
+        path = f"{here}/{journal}"
+        return path[len(there) + 1 :] if path.startswith(f"{there}/") else None
+
     def list(self, prefix: str = "") -> list[str]:
         """The names of all journals that begin with ``prefix``, sorted.
 
         A journal is a folder with a fragment or a spool in it. Folders below one whose name ends with a
-        pivot belong to that journal.
+        pivot belong to that journal. Raises `BadInput` for a folder with fragments that cannot be a journal.
         """
         return listing.journal_names(self.storage, prefix)
 
@@ -114,7 +130,7 @@ class Journals:
 
     def reader(self, journal: str, offset: int = 0) -> JournalReader:
         """Reads a journal from an offset on, which must be the begin of a line."""
-        from penstock.journals.reading import JournalReader
+        from penstock.journals.reader.reading import JournalReader
 
         return JournalReader(self, journal, offset)
 
@@ -138,10 +154,19 @@ class Journals:
         )
 
 
-def _end(file: listing.File) -> float:
-    """Where a fragment ends; a name that is almost one of a fragment's must be told of when it is read."""
+@lru_cache(maxsize=1 << 8)
+def _place(root: str) -> str:
+    """Where a root is, however it is spelled. Behind the question mark of an URL stands how to get there."""
+    return root.partition("?")[0].rstrip("/") if "://" in root else os.path.realpath(root)
+
+
+def _end(file: listing.File) -> float | None:
+    """Where a fragment ends; None for what is none, and must not be.
+
+    A name that cannot be read must be told of when the journal is, wherever that is.
+    """
     try:
-        fragment = parse(file.path)
+        fragment = parse(file.path, size=file.size)
     except BadInput:
         return inf
-    return inf if fragment is None else fragment.end
+    return None if fragment is None else fragment.end

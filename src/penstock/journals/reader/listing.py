@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.journals import names
-from penstock.journals.fragments import Fragment, looks_like_fragment, parse, spool_begin
-from penstock.journals.spool import SpoolReader
+from penstock.errors import BadInput
+from penstock.journals.format import names
+from penstock.journals.format.fragments import Fragment, is_of_journal, parse, spool_begin
+from penstock.journals.format.spool import SpoolReader
 from penstock.storage import Storage, filesystem_of
 
 
@@ -28,14 +29,39 @@ class File:
 
 
 def journal_names(storage: Storage, prefix: str) -> list[str]:
-    """The names of all journals that begin with ``prefix``, sorted."""
-    folder = prefix.rpartition("/")[0]
+    """The names of all journals that begin with ``prefix``, sorted.
+
+    Raises `BadInput` if there are fragments in a folder that cannot be that of a journal.
+    """
+    found = folders(storage, prefix)
+    wrong = next((error for name in found if (error := misplaced(storage, name)) is not None), None)
+    if wrong is not None:
+        raise wrong
+    return found
+
+
+def folders(storage: Storage, prefix: str) -> list[str]:
+    """The folders below the root with fragments or spools in them, sorted, whatever they are called."""
+    start = prefix.rpartition("/")[0]
     if storage.local is None:
-        objects = _objects(storage, folder, deep=True)
-        found = {file.journal for file in objects if looks_like_fragment(file.path)}
+        found = {file.journal for file in objects(storage, prefix) if is_of_journal(file.path)}
     else:
-        found = set(_local_names(storage.local, folder))
-    return sorted(name for name in found if name.startswith(prefix) and names.problem(name) is None)
+        found = {name for name in _local_names(storage.local, start) if name.startswith(prefix)}
+    return sorted(found)
+
+
+def misplaced(storage: Storage, folder: str) -> BadInput | None:
+    """The error about fragments in a folder that cannot be that of a journal; None if it can."""
+    wrong = names.problem(folder)
+    if wrong is None:
+        return None
+    place = f"{storage.root}/{folder}" if folder else storage.root
+    return BadInput(
+        f"there are fragments in {place!r}, which cannot be a journal: "
+        + (wrong if folder else "it is the root itself"),
+        left="nothing was read",
+        hint="move them to where they belong" if folder else "take the folder above it for the root",
+    )
 
 
 def everything(storage: Storage, prefix: str) -> dict[str, list[File]]:
@@ -45,13 +71,14 @@ def everything(storage: Storage, prefix: str) -> dict[str, list[File]]:
     found: dict[str, list[File]] = {}
     for file in objects(storage, prefix):
         found.setdefault(file.journal, []).append(file)
-    return {name: found[name] for name in sorted(found) if names.problem(name) is None}
+    known = [name for name in sorted(found) if any(is_of_journal(file.path) for file in found[name])]
+    return {name: found[name] for name in known if names.problem(name) is None}
 
 
 def objects(storage: Storage, prefix: str) -> Iterator[File]:
-    """All files of journals in an object store that begin with ``prefix``, in one listing."""
+    """All files of an object store in folders that begin with ``prefix``, in one listing."""
     for file in _objects(storage, prefix.rpartition("/")[0], deep=True):
-        if looks_like_fragment(file.path) and file.journal.startswith(prefix):
+        if file.journal.startswith(prefix):
             yield file
 
 
@@ -82,7 +109,7 @@ def fragments(storage: Storage, journal: str) -> list[Fragment]:
 def as_fragment(storage: Storage, file: File) -> Fragment | None:
     """What a file is: a fragment, a spool as it is now, or None for another one or one that is gone.
 
-    Raises `BadInput` for a name that is almost one of a fragment's.
+    Raises `BadInput` for a name that nothing in the folder of a journal may have.
     """
     if spool_begin(file.path.rpartition("/")[2]) is None:
         return parse(file.path, size=file.size, modified=file.modified)
@@ -111,16 +138,12 @@ def _local_names(root: Path, start: str) -> Iterator[str]:
                     if entry.name[0] != "." and entry.is_dir():
                         below.append(f"{folder}/{entry.name}" if folder else entry.name)
                     else:
-                        is_journal = is_journal or _belongs_to_journal(entry.name)
+                        is_journal = is_journal or is_of_journal(entry.name)
         except (FileNotFoundError, NotADirectoryError):
             continue
-        if is_journal and folder:
+        if is_journal:
             yield names.of_folder(folder)
         folders += below
-
-
-def _belongs_to_journal(name: str) -> bool:
-    return spool_begin(name) is not None if name[0] == "." else looks_like_fragment(name)
 
 
 def _local_files(root: Path, folder: str, deep: bool, details: bool) -> Iterator[File]:
@@ -147,9 +170,11 @@ def _objects(storage: Storage, folder: str, *, deep: bool) -> Iterator[File]:
     filesystem, base = filesystem_of(storage.root)
     selector = fs.FileSelector(f"{base}/{folder}" if folder else base, recursive=deep, allow_not_found=True)
     for info in filesystem.get_file_info(selector):
-        if info.type == fs.FileType.File:
+        path = info.path[len(base) + 1 :]
+        # As in folders: what lies below a hidden one is somebody else's.
+        if info.type == fs.FileType.File and "/." not in f"/{path.rpartition('/')[0]}":
             modified = info.mtime_ns / 1e9 if info.mtime_ns is not None else None
-            yield File(info.path[len(base) + 1 :], info.size or 0, modified)
+            yield File(path, info.size or 0, modified)
 
 
 def _status(entry: os.DirEntry[str]) -> os.stat_result | None:

@@ -10,13 +10,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from penstock.errors import BadInput, JournalGap, JournalTruncated, PenstockError, TransientError, UsageError
-from penstock.journals import names
-from penstock.journals.contents import BLOCK, Content, check_agreement, open_checked, place
-from penstock.journals.fragments import Codec, Fragment, Piece, cover, head
-from penstock.journals.spool import SpoolReader
+from penstock.journals.format import names
+from penstock.journals.format.contents import BLOCK, Content, check_agreement, open_checked, place
+from penstock.journals.format.fragments import Codec, Fragment, FragmentPiece, cover, head
+from penstock.journals.format.spool import SpoolReader
 
 if TYPE_CHECKING:
-    from penstock.journals.journals import Journals, Survey
+    from penstock.journals.reader.journals import Journals, Survey
 
 LONGEST_LINE = 64 << 20
 _ATTEMPTS = 5
@@ -47,7 +47,7 @@ class JournalReader:
         self.offset = offset
         self._journals = journals
         self._buffer = bytearray()
-        self._pieces: deque[Piece] = deque()
+        self._pieces: deque[FragmentPiece] = deque()
         self._known: Sequence[Fragment] = ()
         self._open: _Bytes | None = None
         self.survey: Survey | None = None
@@ -164,7 +164,7 @@ class JournalReader:
             time.sleep(_PAUSE * attempt)
         return None
 
-    def _found(self, anew: bool) -> list[Piece]:
+    def _found(self, anew: bool) -> list[FragmentPiece]:
         if self.survey is None or anew:
             fragments = self._journals.everything(self.journal)
         else:
@@ -181,7 +181,7 @@ class JournalReader:
             what = f"journal {self.journal}: {gap.what}"
             raise JournalGap(what, left=gap.left, hint=gap.hint, begin=gap.begin, end=gap.end) from None
 
-    def _beyond(self, fragments: Sequence[Fragment], end: int) -> list[Piece]:
+    def _beyond(self, fragments: Sequence[Fragment], end: int) -> list[FragmentPiece]:
         """Nothing, if a spool has these bytes and only its announcement was lost with a power failure."""
         spool = next((fragment for fragment in fragments if fragment.is_spool), None)
         if spool is not None:
@@ -197,7 +197,7 @@ class JournalReader:
             hint="bring back the fragments that are missing, or begin again at an offset that it has",
         )
 
-    def _opened(self, piece: Piece) -> _Bytes:
+    def _opened(self, piece: FragmentPiece) -> _Bytes:
         if piece.fragment.is_spool:
             return _SpoolBytes(self._journals, piece.fragment)
         check_agreement(self._journals.storage, piece.fragment, self._known)
@@ -226,7 +226,7 @@ class _Bytes(Protocol):
 
 
 class _FragmentBytes:
-    def __init__(self, journals: Journals, piece: Piece) -> None:
+    def __init__(self, journals: Journals, piece: FragmentPiece) -> None:
         self.is_heavy = piece.fragment.codec is not Codec.RAW
         self._content: Content = open_checked(journals.storage, piece.fragment)
         try:

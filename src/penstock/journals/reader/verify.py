@@ -12,14 +12,16 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from penstock.errors import BadInput, CorruptFile
-from penstock.journals import listing, names
-from penstock.journals.contents import BLOCK, Content, difference
-from penstock.journals.documents import decode_hints, parse, stamp_of
-from penstock.journals.fragments import Fragment, Piece, plan
-from penstock.journals.journals import Journals
-from penstock.journals.reading import LONGEST_LINE
-from penstock.journals.spool import SpoolReader
-from penstock.journals.uuids import Flag
+from penstock.journals.format import names
+from penstock.journals.format.contents import BLOCK, Content, difference
+from penstock.journals.format.documents import parse, stamp_of
+from penstock.journals.format.fragments import Fragment, FragmentPiece, plan
+from penstock.journals.format.hints import decode_hints
+from penstock.journals.format.spool import SpoolReader
+from penstock.journals.format.uuids import Flag
+from penstock.journals.reader import listing
+from penstock.journals.reader.journals import Journals
+from penstock.journals.reader.reading import LONGEST_LINE
 
 _MOST = 1000
 """Problems of one journal that are told one by one."""
@@ -36,7 +38,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class JournalReport:
     """A journal as it was found. Problems beyond the first thousand are only counted, in ``more``."""
 
     journal: str
@@ -53,7 +55,18 @@ class Report:
         return not self.problems
 
 
-def verify(journals: Journals, journal: str) -> Report:
+def verify_all(journals: Journals) -> Iterator[JournalReport]:
+    """A report on each folder with fragments, also on those that cannot be journals."""
+    for name in listing.folders(journals.storage, ""):
+        wrong = listing.misplaced(journals.storage, name)
+        if wrong is None:
+            yield verify(journals, name)
+        else:
+            problem = Problem("name", wrong.what, name or journals.root, 0)
+            yield JournalReport(name or journals.root, 0, 0, 0, 0, 0, (problem,))
+
+
+def verify(journals: Journals, journal: str) -> JournalReport:
     """Read all of a journal and report every problem. A journal that is not there has none."""
     report = _Verification(journals, names.check(journal)).report()
     if any(problem.kind in ("gap", "unreadable") for problem in report.problems):
@@ -65,18 +78,18 @@ def verify(journals: Journals, journal: str) -> Report:
 class _Verification:
     def __init__(self, journals: Journals, journal: str) -> None:
         self._storage = journals.storage
-        self._journal = journal
+        self.journal = journal
         self._problems: list[Problem] = []
         self._count = 0
         self._lines = _Lines(self)
         self._known = list(self._found())
 
-    def report(self) -> Report:
+    def report(self) -> JournalReport:
         begin = min((fragment.begin for fragment in self._known), default=0)
         pieces, gaps = plan(self._known, begin)
         for gap in gaps:
             what = f"the bytes {gap.begin:,} to {gap.end:,} are in no fragment"
-            self.tell("gap", what, self._journal, gap.begin)
+            self.tell("gap", what, self.journal, gap.begin)
         for piece in pieces:
             self._lines.begin_at(piece.begin)
             for offset, data in self._bytes(piece.fragment):
@@ -90,8 +103,8 @@ class _Verification:
                 for _ in self._bytes(fragment):
                     pass
             self._compare(fragment, pieces)
-        return Report(
-            self._journal,
+        return JournalReport(
+            self.journal,
             sum(not fragment.is_spool for fragment in self._known),
             sum(piece.end - piece.begin for piece in pieces),
             self._lines.documents,
@@ -107,7 +120,7 @@ class _Verification:
             self._problems.append(Problem(kind, what, file, offset))
 
     def _found(self) -> Iterator[Fragment]:
-        for file in sorted(listing.files(self._storage, self._journal), key=lambda file: file.path):
+        for file in sorted(listing.files(self._storage, self.journal), key=lambda file: file.path):
             try:
                 fragment = listing.as_fragment(self._storage, file)
             except BadInput as error:
@@ -135,7 +148,7 @@ class _Verification:
             return _Spooled(SpoolReader(self._storage.local / fragment.path), fragment)
         return Content(self._storage, fragment)
 
-    def _compare(self, fragment: Fragment, pieces: Sequence[Piece]) -> None:
+    def _compare(self, fragment: Fragment, pieces: Sequence[FragmentPiece]) -> None:
         """Compare a fragment with the others, where bytes that it has too are read from these."""
         first = bisect_right(pieces, fragment.begin, key=lambda piece: piece.end)
         for piece in takewhile(lambda piece: piece.begin < fragment.end, pieces[first:]):
@@ -200,7 +213,7 @@ class _Lines:
         self.documents += 1
         try:
             if stamp_of(document).kind is Flag.ACK:
-                decode_hints(document.get("hints", []))
+                decode_hints(document, self._verification.journal)
         except BadInput as error:
             self._tell("uuid", error.what)
 

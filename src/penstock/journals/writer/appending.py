@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from penstock.durable import sync_folder
+from penstock.core.durable import sync_folder
+from penstock.core.failpoints import reach
 from penstock.errors import CorruptFile, StoreUnavailable
-from penstock.failpoints import reach
-from penstock.journals import listing
-from penstock.journals.fragments import EXTENSIONS, Fragment, head, name_of, spool_begin
-from penstock.journals.spool import Spool, full_disk
+from penstock.journals.format.fragments import EXTENSIONS, Fragment, head, name_of, spool_begin
+from penstock.journals.format.spool import Spool, full_disk
+from penstock.journals.reader import listing
 from penstock.storage import Storage
 from penstock.store.filelock import FileLock
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock.errors import UsageError
-from penstock.journals import names
-from penstock.journals.producer import Ack, Producer
-from penstock.journals.uuids import Flag
+from penstock.journals.format import names
+from penstock.journals.format.uuids import Flag
+from penstock.journals.writer.producer import Ack, Producer
 
 _BUFFER = 4 << 20
 

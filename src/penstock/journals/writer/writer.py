@@ -17,17 +17,17 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.errors import JournalError, PenstockError, UsageError
-from penstock.failpoints import reach
-from penstock.journals.appending import Compression, Policy
-from penstock.journals.fragments import EXTENSIONS
-from penstock.journals.producer import Ack, Appended, Producer
-from penstock.journals.transactions import Transaction
-from penstock.journals.uuids import Ticker, new_producer, parse_producer, producer_text
+from penstock.core.failpoints import reach
+from penstock.errors import FencedError, JournalError, PenstockError, UsageError
+from penstock.journals.format.fragments import EXTENSIONS
+from penstock.journals.format.uuids import Ticker, parse_producer, producer_text
+from penstock.journals.writer.appending import Compression, Policy
+from penstock.journals.writer.producer import Ack, Appended, Producer
+from penstock.journals.writer.transactions import Transaction
 from penstock.storage import Storage
 
 
@@ -37,10 +37,11 @@ class JournalWriter:
     When a call returns, its documents are on disk, unless ``sync`` is False. A spool becomes a fragment when
     the next append finds it older than ``roll_age`` seconds, or would make it longer than ``roll_bytes``.
 
-    Each writer is a producer of its own, unless ``producer`` is given. One that is taken over from an earlier
-    process must have no other writer, and may have left a transaction open: first call `recover` with the
-    acknowledgements that the program stored last, if it has any, and then `roll_back` with every journal that
-    it may have written to since.
+    Each writer is a producer that no other one is at the same time. With ``producer`` it goes on as that one:
+    it passes all of its clocks, and a writer that still is the same producer gets a `FencedError` from then
+    on. What that has left open must be settled: first call `recover` with the acknowledgements that the
+    program stored last, if it has any, and then `roll_back` with every journal that it may have written to
+    since.
 
     Threads wait for each other: while one is in a transaction, appends and transactions of the others wait.
     """
@@ -67,10 +68,13 @@ class JournalWriter:
             raise UsageError(f"there is no compression {compression!r}", hint=f"use {', '.join(EXTENSIONS)}")
         if roll_bytes <= 0 or roll_age <= 0:
             raise UsageError("roll_bytes and roll_age must be above 0")
-        number = new_producer() if producer is None else parse_producer(producer_text(producer))
+        number = None if producer is None else parse_producer(producer_text(producer))
         policy = Policy(roll_bytes, roll_age, compression, sync, now)
         self._producer = Producer(storage, number, policy, ticker or Ticker())
+        if number is not None:
+            self._producer.take()
         self._lock = threading.Lock()
+        self._process = os.getpid()
         self._thread: int | None = None
         self._pending: tuple[Ack, ...] = ()
         self._undecided = False
@@ -165,11 +169,17 @@ class JournalWriter:
 
     def close(self) -> None:
         """Let go of files. What was appended needs no close to be durable."""
-        with self._lock:
-            self._producer.close()
+        if os.getpid() == self._process:
+            with self._lock:
+                self._producer.close(is_settled=not self._pending)
 
     @contextmanager
     def _alone(self, *, settled: bool = True) -> Iterator[None]:
+        if os.getpid() != self._process:
+            raise UsageError(
+                "the writer was opened before this process was forked, and shares its files and clocks",
+                hint="open a writer in the process that writes",
+            )
         me = threading.get_ident()
         if self._thread == me:
             raise UsageError(
@@ -188,6 +198,8 @@ class JournalWriter:
                 )
             self._thread = me
             try:
+                if settled:
+                    self._producer.take()
                 yield
             finally:
                 self._thread = None
@@ -221,5 +233,9 @@ class JournalWriter:
             return
         self._drop(transaction.written)
         # The error of the block is the one to tell; what could not be written stays pending.
-        with suppress(PenstockError, OSError):
+        try:
             self._send()
+        except FencedError:
+            self._pending = ()  # whoever has the producer now settles what was open
+        except (PenstockError, OSError):
+            pass

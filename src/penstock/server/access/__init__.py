@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.gateway.access.access import Access
-from penstock.gateway.access.passwords import Verifier
-from penstock.gateway.access.scram import ScramServer
-from penstock.gateway.access.users import Account, Users
+from penstock.server.access.access import Access
+from penstock.server.access.passwords import Verifier
+from penstock.server.access.scram import ScramServer
+from penstock.server.access.users import Account, Users
 
 __all__ = ["Access", "Account", "ScramServer", "Users", "Verifier"]

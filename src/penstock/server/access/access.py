@@ -12,13 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from penstock.core.names import is_name
 from penstock.errors import SqlError, StoreUnavailable
-from penstock.gateway.access import tokens
-from penstock.gateway.access.passwords import Verifier, mock, sign
-from penstock.gateway.access.scram import ScramServer, wrong_password
-from penstock.gateway.access.throttle import Throttle
-from penstock.gateway.access.users import Account, Users
-from penstock.gateway.base import User
+from penstock.server.access import tokens
+from penstock.server.access.passwords import Verifier, mock, sign
+from penstock.server.access.scram import ScramServer, wrong_password
+from penstock.server.access.throttle import Throttle
+from penstock.server.access.users import LONGEST_NAME, Account, Users
+from penstock.server.base import User
 
 FRESH = 1.0
 """Seconds after which a change that was made elsewhere is seen."""
@@ -123,6 +124,8 @@ class Access:
 
     def find(self, name: str) -> Account | None:
         """The account of a name as it was a second ago at most, disabled or not."""
+        if not is_name(name, longest=LONGEST_NAME):
+            return None
         now = self._clock()
         with self._lock:
             found = self._accounts.get(name, now)
@@ -213,7 +216,7 @@ class Access:
         """A token that every server of this store accepts for ``ttl`` seconds."""
         account = self.find(user.name)
         stamp = account.stamp if account else ""
-        return tokens.seal(self._signing(), tokens.Claim(user.name, self._wall() + ttl, stamp))
+        return tokens.seal(self._signing(), tokens.TokenClaim(user.name, self._wall() + ttl, stamp))
 
     def bearer(self, token: str) -> User | None:
         """The user of a token with the grants of now; None if the token is void.

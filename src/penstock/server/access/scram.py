@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.errors import SqlError
-from penstock.gateway.access.passwords import Verifier, sign
-from penstock.gateway.base import User
+from penstock.server.access.passwords import Verifier, sign
+from penstock.server.base import User
 
 PLAIN = "SCRAM-SHA-256"
 PLUS = "SCRAM-SHA-256-PLUS"

@@ -8,14 +8,18 @@ import hmac
 import json
 from dataclasses import dataclass
 
-from penstock.gateway.access.passwords import sign
+from penstock.server.access.passwords import sign
 
 _KIND = "penstock1"
 _LONGEST = 1024
+LONGEST_LIFE = 86_400.0
+"""Seconds for which a token can be issued."""
+_SKEW = 300.0
+"""Seconds by which clocks of servers may differ."""
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class TokenClaim:
     """What a token says. ``stamp`` is of the account when it was issued, empty for a trusted client."""
 
     name: str
@@ -23,14 +27,17 @@ class Claim:
     stamp: str
 
 
-def seal(secret: bytes, claim: Claim) -> str:
+def seal(secret: bytes, claim: TokenClaim) -> str:
     """A claim as a token."""
     body = _text(json.dumps([claim.name, claim.expires, claim.stamp]).encode())
     return f"{_KIND}.{body}.{_text(_signature(secret, body))}"
 
 
-def unseal(secret: bytes, token: str, now: float) -> Claim | None:
-    """The claim of a token, if it was sealed with this secret and has not expired."""
+def unseal(secret: bytes, token: str, now: float) -> TokenClaim | None:
+    """The claim of a token, if it was sealed with this secret and has not expired.
+
+    One that would live longer than any is issued for was made under a clock that ran ahead, and is void.
+    """
     kind, _, rest = token.partition(".")
     body, _, signature = rest.partition(".")
     if kind != _KIND or len(token) > _LONGEST or not token.isascii():
@@ -41,7 +48,7 @@ def unseal(secret: bytes, token: str, now: float) -> Claim | None:
         name, expires, stamp = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
     except (ValueError, binascii.Error):
         return None
-    return Claim(name, expires, stamp) if now < expires else None
+    return TokenClaim(name, expires, stamp) if now < expires <= now + LONGEST_LIFE + _SKEW else None
 
 
 def _signature(secret: bytes, body: str) -> bytes:

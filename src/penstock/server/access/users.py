@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from penstock.core.clocks import wall_clock
+from penstock.core.names import RULE, is_name
 from penstock.errors import CorruptFile, UsageError
-from penstock.gateway.access.passwords import Verifier, check
-from penstock.gateway.base import User
-from penstock.names import RULE, is_name
-from penstock.stamps import wall_clock
+from penstock.server.access.passwords import Verifier, check
+from penstock.server.base import User
 from penstock.store.base import Document, Store
 
 FORMAT = 1
 PREFIX = "gateway/users/"
 SIGNING = "gateway/secret"
-_LONGEST_NAME = 63
+LONGEST_NAME = 63
 _RESERVED = ("public", "none", "user", "postgres")
 
 
@@ -133,7 +133,7 @@ class Users:
 
     def find(self, name: str) -> Account | None:
         """The user of a name, disabled or not."""
-        if not is_name(name, longest=_LONGEST_NAME):
+        if not is_name(name, longest=LONGEST_NAME):
             return None
         document = self._store.get(PREFIX + name)
         return _decode(document) if document else None
@@ -162,8 +162,8 @@ class Users:
 
 def check_name(name: str) -> str:
     """The name, if a user can have it."""
-    if not is_name(name, longest=_LONGEST_NAME):
-        raise UsageError(f"{name!r} cannot be a user's name", hint=RULE.replace("100", str(_LONGEST_NAME)))
+    if not is_name(name, longest=LONGEST_NAME):
+        raise UsageError(f"{name!r} cannot be a user's name", hint=RULE.replace("100", str(LONGEST_NAME)))
     if name.lower() in _RESERVED or name.lower().startswith("pg_"):
         raise UsageError(f"{name!r} has a meaning of its own in PostgreSQL", hint="choose another name")
     return name
@@ -197,5 +197,5 @@ def _decode(document: Document) -> Account:
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptFile(
             f"{document.key} in the store is no user of this version: {error}",
-            hint="drop it with the version of Penstock that made it",
+            hint="upgrade Penstock if a newer version made it, else drop it and add it again",
         ) from error

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.gateway.engine.connection import SparkConnection
-    from penstock.gateway.engine.engine import SparkEngine
+    from penstock.server.engine.connection import SparkConnection
+    from penstock.server.engine.engine import SparkEngine
 
 __all__ = ["SparkConnection", "SparkEngine"]
 
@@ -15,6 +15,6 @@ def __getattr__(name: str) -> Any:
     # Workers on executors come through here to write results: they shall not load the dialects for that.
     if name not in __all__:
         raise AttributeError(name)
-    from penstock.gateway.engine import engine
+    from penstock.server.engine import engine
 
     return getattr(engine, name)

@@ -6,11 +6,11 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from penstock.gateway.base import Client, Connection, Execution, Prepared
+from penstock.server.base import Client, Connection, Execution, Prepared
 
 if TYPE_CHECKING:
-    from penstock.gateway.engine.engine import SparkEngine
-    from penstock.gateway.settings import Settings
+    from penstock.server.engine.engine import SparkEngine
+    from penstock.server.session_settings import Settings
 
 
 class SparkConnection(Connection):
@@ -23,14 +23,12 @@ class SparkConnection(Connection):
         self._begun: weakref.WeakSet[Execution] = weakref.WeakSet()
 
     def prepare(self, sql: str, parameters: Sequence[int] = (), *, exact: bool = False) -> Prepared:
-        return self._engine._prepare(  # noqa: SLF001
+        return self._engine.prepare(
             sql, parameters, self._engine.now(self.client), self.settings, exact=exact
         )
 
     def execute(self, prepared: Prepared, parameters: Sequence[object] = ()) -> Execution:
-        execution = self._engine._execute(  # noqa: SLF001
-            prepared, parameters, self._engine.now(self.client), self.settings
-        )
+        execution = self._engine.execute(prepared, parameters, self._engine.now(self.client), self.settings)
         self._begun.add(execution)
         return execution
 

@@ -6,50 +6,45 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.dialect.statements import Drop, Rename
 from penstock.errors import PenstockError, SqlError
-from penstock.gateway.base import (
-    Client,
-    Engine,
-    Execution,
-    Prepared,
-    QueryInfo,
-    Relay,
-    TableInfo,
-    User,
-)
-from penstock.gateway.engine import systems
-from penstock.gateway.engine.admission import QUEUED, RUNNING, Admission
-from penstock.gateway.engine.cataloging import CatalogExecution
-from penstock.gateway.engine.connection import SparkConnection
-from penstock.gateway.engine.explaining import ExplainExecution
-from penstock.gateway.engine.planner import Planner
-from penstock.gateway.engine.plans import CatalogPlan, ExplainPlan, ShadowPlan, SparkPlan, SystemPlan
-from penstock.gateway.engine.registry import Query, Registry
-from penstock.gateway.engine.relaying import ListedRelay, Rows, SystemRelay
-from penstock.gateway.engine.running import SparkExecution, Workplace
-from penstock.gateway.engine.sessions import Sessions
-from penstock.gateway.engine.spool import sweep
-from penstock.gateway.engine.turns import Turn, Turns
-from penstock.gateway.shadow import TooManyRows
-from penstock.spark.session import is_alive
+from penstock.server.base import Client, Engine, Execution, Prepared, QueryInfo, Relay, TableInfo, User
+from penstock.server.engine.connection import SparkConnection
+from penstock.server.engine.faults import CRASHED, lost
+from penstock.server.engine.planning import systems
+from penstock.server.engine.planning.explaining import ExplainExecution
+from penstock.server.engine.planning.planner import Planner
+from penstock.server.engine.planning.plans import CatalogPlan, ExplainPlan, ShadowPlan, SparkPlan, SystemPlan
+from penstock.server.engine.registry import Registry, TrackedQuery
+from penstock.server.engine.results.backpressure import Quotas, ResultWatch
+from penstock.server.engine.results.spool import ROW
+from penstock.server.engine.running.admission import QUEUED, RUNNING, Admission, Turn, Turns
+from penstock.server.engine.running.cataloging import CatalogExecution
+from penstock.server.engine.running.query import SparkExecution, Workplace
+from penstock.server.engine.running.relaying import ListedRelay, Rows, SystemRelay
+from penstock.server.engine.running.sessions import SparkSessions, until
+from penstock.server.engine.running.trials import Trials
+from penstock.server.network.threads import ThreadPool
+from penstock.server.shadow import TooManyRows
+from penstock.sql.statements.classify import Drop, Rename
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.gateway.settings import Settings
-    from penstock.gateway.shadow import Shadow
-    from penstock.gateway.tables import Tables
+    from penstock.server.relations import Tables
+    from penstock.server.session_settings import Settings
+    from penstock.server.shadow import Shadow
 
 _log = logging.getLogger(__name__)
 
 _ADMIN = User("penstock", admin=True)
-_PATIENCE = 10.0
+_PATIENCE = 2.0
+_GRACE = 60.0
+"""Seconds without Spark after which the server is not ready any more."""
+_TRIES = 3
+_QUOTAS = Quotas()
 
 
 class SparkEngine(Engine):
@@ -58,7 +53,8 @@ class SparkEngine(Engine):
     ``spool`` is a folder or URL that this process and all executors reach; large results pass through it.
     ``users`` tells who the shadow should know. ``current`` gives a user with the rights of now, and raises
     for one who is gone: clients may stay for days. ``timeout`` is the most seconds that a statement may take,
-    whatever its session sets.
+    whatever its session sets, unless its user is an admin. ``quotas`` bound what is in ``spool``, ``row`` is
+    the most bytes of a row of a result.
     """
 
     def __init__(
@@ -73,31 +69,48 @@ class SparkEngine(Engine):
         running: int = RUNNING,
         queued: int = QUEUED,
         timeout: float | None = None,
+        quotas: Quotas = _QUOTAS,
+        row: int = ROW,
     ) -> None:
-        self._spark = spark
         self._tables = tables
         self._shadow = shadow
         self._users = users
         self._timeout = timeout
         self._current = current
-        self._sessions = Sessions(spark)
+        self._sessions = SparkSessions(spark)
         self._planner = Planner(tables, shadow, self._sessions)
         self._lock = threading.Lock()
         self._admission = Admission(running, queued)
         self._waiting: dict[str, SparkExecution] = {}
-        self._threads = ThreadPoolExecutor(running, thread_name_prefix="penstock-query")
+        # Not waited for at the end of the process, whatever they are at.
+        self._threads = ThreadPool(running, "penstock-query")
         self._registry = Registry()
+        self.doubt: Callable[[], None] = lambda: None
+        """To be called when Spark seems to be gone: returns when `lose` was called, if it is."""
+        self.over: Callable[[], bool] = lambda: False
+        """Whether Spark is gone."""
+        self._trials = Trials(self._doubted)
         self._turns = Turns()
         self._long = systems.LongTables()
-        self.workplace = Workplace(self._registry, spool, self._enter, self._leave)
+        self.workplace = Workplace(
+            self._registry,
+            spool,
+            self._enter,
+            self._leave,
+            self._trials.begin,
+            self._trials.end,
+            lambda: self._sessions.spark is None or self.over(),
+            row=row,
+            keeper=ResultWatch(quotas, self._wanted_by_others),
+        )
         self._refreshing = threading.Lock()
         self._refreshed: tuple[int, tuple[User, ...]] | None = None
         self._stopped = False
-        threading.Thread(target=sweep, args=[spool], name="penstock-sweep", daemon=True).start()
+        self._lost = 0.0
 
     def connect(self, client: Client, settings: Settings) -> SparkConnection:
         if self._timeout is not None:
-            settings.bound(self._timeout)
+            settings.bound(self._timeout, firm=not client.user.admin)
         return SparkConnection(self, client, settings)
 
     def tables(self, user: User) -> Sequence[TableInfo]:
@@ -112,7 +125,28 @@ class SparkEngine(Engine):
     def ready(self) -> str | None:
         if self._stopped:
             return "the engine is stopping"
-        return None if is_alive(self._spark) else "Spark does not answer"
+        # Statements wait for a while: who comes now may come in.
+        patient = time.monotonic() < self._lost + _GRACE
+        return None if self._sessions.spark is not None or patient else "Spark is being started again"
+
+    def lose(self) -> None:
+        """Spark has ended. What it ran has failed; statements wait for the next one, or for others' answers.
+
+        What needs no Spark is answered all the same.
+        """
+        self._lost = time.monotonic()
+        try:
+            self._sessions.lose()
+        finally:
+            self._trials.ended()
+
+    def renew(self, spark: SparkSession, tables: Tables) -> None:
+        """There is another Spark, with its own tables. Clients stay, and so does what they have prepared."""
+        self._tables = tables
+        self._planner = Planner(tables, self._shadow, self._sessions)
+        self._refreshed = None
+        self.refresh()
+        self._sessions.renew(spark)
 
     def load(self) -> tuple[int, int]:
         """How many queries run and how many wait."""
@@ -132,15 +166,16 @@ class SparkEngine(Engine):
                 if now != self._refreshed:
                     self._shadow.sync(self._tables.listed(_ADMIN), now[1], self._tables.schemas(_ADMIN))
                     self._refreshed = now
-            except PenstockError as error:
-                _log.warning("the shadow catalog does not know the newest tables: %s", error.what)
+            except Exception as error:
+                why = error.what if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"
+                _log.warning("the shadow catalog does not know the newest tables: %s", why)
 
     def stop(self) -> None:
         """Cancel what runs and take no more. Waits a while for what Spark does not give up at once."""
         self._stopped = True
         for info in self._registry.infos(_ADMIN):
             self._registry.cancel(info.id, _ADMIN)
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close(0)
         deadline = time.monotonic() + _PATIENCE
         while self.load() != (0, 0) and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -151,16 +186,27 @@ class SparkEngine(Engine):
         user = self._current(client.user)
         return client if user == client.user else replace(client, user=user)
 
-    def _prepare(
+    def prepare(
         self, sql: str, parameters: Sequence[int], client: Client, settings: Settings, *, exact: bool
     ) -> Prepared:
-        if self._refreshed is None or self._refreshed[0] != self._tables.version:
-            self.refresh()
-        return self._planner.prepare(sql, parameters, client.user, settings, exact=exact)
+        """Understand a statement for a client; see `Connection.prepare`."""
+        for _ in range(_TRIES):
+            if self._refreshed is None or self._refreshed[0] != self._tables.version:
+                self.refresh()
+            try:
+                return self._planner.prepare(sql, parameters, client.user, settings, exact=exact)
+            except SqlError as error:
+                if error.sqlstate != CRASHED:
+                    raise
+                # Spark was asked about types only: there is no harm in asking the next one.
+                self.doubt()
+                self._sessions.wait(until(settings.statement_timeout))
+        raise lost()
 
-    def _execute(
+    def execute(
         self, prepared: Prepared, values: Sequence[object], client: Client, settings: Settings
     ) -> Execution:
+        """Begin a statement for a client; see `Connection.execute`."""
         plan = prepared.plan
         if isinstance(plan, ShadowPlan):
             assert self._shadow is not None
@@ -186,17 +232,20 @@ class SparkEngine(Engine):
         values: Sequence[object],
         client: Client,
         settings: Settings,
-        query: Query | None = None,
+        query: TrackedQuery | None = None,
     ) -> SparkExecution:
-        spark, timeout = self._sessions.of(settings.timezone), settings.statement_timeout
+        timezone, timeout = settings.timezone, settings.statement_timeout
         search_path, place = settings.search_path, self.workplace
+
+        def session(wanted: Callable[[], None]) -> SparkSession:
+            return self._sessions.of(timezone, wanted)
 
         def renew(old: SparkPlan) -> SparkPlan:
             return self._planner.renewed(old, client.user, search_path)
 
         if isinstance(plan, ExplainPlan):
-            return ExplainExecution(place, client, prepared, plan, renew, spark, values, timeout, query)
-        return SparkExecution(place, client, prepared, plan, renew, spark, values, timeout, query)
+            return ExplainExecution(place, client, prepared, plan, renew, session, values, timeout, query)
+        return SparkExecution(place, client, prepared, plan, renew, session, values, timeout, query)
 
     def _system(
         self,
@@ -236,7 +285,7 @@ class SparkEngine(Engine):
         def compute() -> Execution:
             assert other is not None
             # It is in the registry as the relay that it helps out.
-            query = Query(client, prepared.sql, lambda _: None)
+            query = TrackedQuery(client, prepared.sql, lambda _: None)
             return self._on_spark(other, prepared, values, client, settings, query)
 
         relay = SystemRelay(
@@ -249,10 +298,13 @@ class SparkEngine(Engine):
         )
         return ListedRelay(self._registry, client, prepared, relay)
 
-    def _change(self, plan: CatalogPlan, user: User, settings: Settings) -> Callable[[], Sequence[str]]:
+    def _change(
+        self, plan: CatalogPlan, user: User, settings: Settings
+    ) -> Callable[[Callable[[], None]], Sequence[str]]:
         command, search_path, dialect = plan.command, settings.search_path, settings.dialect
 
-        def change() -> Sequence[str]:
+        def change(check: Callable[[], None]) -> Sequence[str]:
+            self._sessions.wait(until(settings.statement_timeout, check))
             if isinstance(command, Drop):
                 notices = self._tables.drop(command, user=user, search_path=search_path)
             elif isinstance(command, Rename):
@@ -269,6 +321,18 @@ class SparkEngine(Engine):
             return notices
 
         return change
+
+    def _wanted_by_others(self, user: str) -> bool:
+        """Whether queries of others wait for what a query of this user holds: its place, or its cores."""
+        with self._lock:
+            if self._admission.waiting_of_others(user):
+                return True
+        keeper = self.workplace.keeper
+        others = [each for each in self._trials.at_work() if each.client.user.name != user]
+        return any(not keeper.is_halted(each.id) and each.waits_for_cores() for each in others)
+
+    def _doubted(self) -> None:
+        self.doubt()
 
     def _enter(self, execution: SparkExecution) -> None:
         if self._stopped:
@@ -288,5 +352,4 @@ class SparkEngine(Engine):
 
     def _begin(self, execution: SparkExecution) -> None:
         # When the engine stops, what was not begun is cancelled.
-        with suppress(RuntimeError):
-            self._threads.submit(execution.work)
+        self._threads.run(execution.work)

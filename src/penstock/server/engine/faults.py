@@ -10,12 +10,16 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError, SqlError, StorageFull
+from penstock.server.network.redaction import without_places
 from penstock.spark.faults import decode, found
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CANCELED = "57014"
+TIMEOUT = "canceling statement due to statement timeout"
+CRASHED = "57P02"
+NO_MEMORY = "53200"
 INTERNAL = "XX000"
 UNREADABLE = frozenset({"58030", "58P01", INTERNAL})
 """Codes of what is said when files cannot be read."""
@@ -38,7 +42,7 @@ _CONDITIONS = {
     "FAILED_READ_FILE": "58030",
     "JOB_CANCELLED": CANCELED,
     "SPARK_JOB_CANCELLED": CANCELED,
-    "UNABLE_TO_ACQUIRE_MEMORY": "53200",
+    "UNABLE_TO_ACQUIRE_MEMORY": NO_MEMORY,
     "USER_RAISED_EXCEPTION": "P0001",
 }
 # Classes of codes that PostgreSQL does not have.
@@ -46,13 +50,13 @@ _CLASSES = (("42K", "42000"), ("428", "42000"), ("KD", "58030"), ("XXK", INTERNA
 # Errors that come as text only.
 _WORDS = (
     ("No space left on device", "53100", "the disk that holds results or shuffles is full"),
-    ("OutOfMemoryError", "53200", "out of memory"),
+    ("OutOfMemoryError", NO_MEMORY, "Spark has not enough memory for this statement"),
     ("StackOverflowError", "54001", "the statement is nested too deeply"),
-    ("UNABLE_TO_ACQUIRE_MEMORY", "53200", "out of memory"),
+    ("UNABLE_TO_ACQUIRE_MEMORY", NO_MEMORY, "Spark has not enough memory for this statement"),
     ("cancelled part of cancelled job", CANCELED, "canceling statement due to user request"),
-    ("cancelled because SparkContext was shut down", "57P01", "Spark is shutting down"),
-    ("stopped SparkContext", "57P01", "Spark is shutting down"),
 )
+# What is said by a Spark that is about to end.
+_LAST_WORDS = ("cancelled because SparkContext was shut down", "stopped SparkContext")
 _GONE = ("Py4JNetworkError", "Py4JError", "ConnectionRefusedError", "ConnectionResetError")
 _TAIL = re.compile(r"\s*(?:SQLSTATE:|;\s*line \d|\(line \d).*$", re.DOTALL)
 _ADVICE = re.compile(
@@ -64,31 +68,54 @@ _JAVA = "Py4JJavaError"
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] (.{1,1000}?)\s*SQLSTATE: (\w{5})")
 _EXCEPTION = re.compile(r"^: [\w.$]+: (.+)$", re.MULTILINE)
 _LENGTH = 600
+_DATA = "22"
+"""The class of errors about values: what looks like a path there is one of the user's own texts."""
 _IN_PYTHON = "An exception was thrown from the Python worker"
 
 
 def translated(error: BaseException, sql: str | None = None) -> SqlError:
-    """The error as a client is told it; its place is sought in ``sql``, the client's own text."""
+    """The error as a client is told it; its place is sought in ``sql``, the client's own text.
+
+    Paths of the server's files are none of the client's business.
+    """
     if isinstance(error, SqlError):
         return error
+    told = _translated(error, sql)
+    if not (told.sqlstate or "").startswith(_DATA):
+        told.what = without_places(told.what)
+    return told
+
+
+def _translated(error: BaseException, sql: str | None) -> SqlError:
     if isinstance(error, PenstockError):
         return _ours(error)
     if fault := found(error):
-        return _ours(fault)
+        return fault if isinstance(fault, SqlError) else _ours(fault)
     text = str(error)
     condition, sqlstate = _given(error, "getCondition"), _given(error, "getSqlState")
     for words, code, what in _WORDS:
         if words in text and not condition.startswith("USER_RAISED"):
             return SqlError(what, sqlstate=code)
+    if any(words in text for words in _LAST_WORDS):
+        return lost()
     if text.lstrip().startswith(_IN_PYTHON):
         return SqlError(decode(error).what[:_LENGTH], sqlstate=INTERNAL)
     if condition or sqlstate:
         return _spark(error, condition, sqlstate, sql)
     if type(error).__name__ in _GONE:
-        return SqlError("Spark does not answer", sqlstate="57P03", hint="try again when it is back")
+        return lost()
     if type(error).__name__ == _JAVA:
         return _buried(text)
     return SqlError(f"{type(error).__name__}: {_line(text)}"[:_LENGTH], sqlstate=INTERNAL)
+
+
+def lost() -> SqlError:
+    """What whoever waits for an answer is told when Spark ends. The connection stays."""
+    return SqlError(
+        "Spark has ended while this statement ran",
+        sqlstate=CRASHED,
+        hint="Spark is being started again: say it again. A statement that ends Spark twice is refused",
+    )
 
 
 def too_large(error: BaseException) -> bool:

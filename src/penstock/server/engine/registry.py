@@ -11,28 +11,28 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from penstock.errors import SqlError
-from penstock.gateway.base import Client, QueryInfo, State, User
+from penstock.server.base import Client, QueryInfo, QueryState, User
 
 KEPT = 1_000
 _LONGEST = 10_000
 """Longer statements are told by their beginning: many are remembered."""
-_FINAL = frozenset({State.FINISHED, State.FAILED, State.CANCELED})
+_FINAL = frozenset({QueryState.FINISHED, QueryState.FAILED, QueryState.CANCELED})
 
 
 def new_id() -> str:
     """A short name that no other query has; later ones sort after earlier ones."""
-    return f"{time.time_ns() // 1_000_000:011x}{secrets.token_hex(3)}"
+    return f"{time.time_ns() // 1_000_000:011x}{secrets.token_hex(4)}"
 
 
 def made_at(query: str) -> float | None:
-    """When an id was made, in seconds since 1970; None for what is no id."""
-    return int(query[:11], 16) / 1_000 if re.fullmatch(r"[0-9a-f]{17}", query) else None
+    """When an id was made, in seconds since 1970; None for what is no id (old ones are shorter)."""
+    return int(query[:11], 16) / 1_000 if re.fullmatch(r"[0-9a-f]{17}(?:[0-9a-f]{2})?", query) else None
 
 
-class Query:
+class TrackedQuery:
     """One query on its way through the states. Any thread may look; a final state never changes again."""
 
-    def __init__(self, client: Client, sql: str, ended: Callable[[Query], None]) -> None:
+    def __init__(self, client: Client, sql: str, ended: Callable[[TrackedQuery], None]) -> None:
         self._lock = threading.Lock()
         self._ended = ended
         self._info = QueryInfo(
@@ -42,7 +42,7 @@ class Query:
             address=client.address,
             application=client.application,
             sql=sql if len(sql) <= _LONGEST else f"{sql[:_LONGEST]}…",
-            state=State.QUEUED,
+            state=QueryState.QUEUED,
             submitted=time.time(),
         )
 
@@ -54,13 +54,13 @@ class Query:
     def info(self) -> QueryInfo:
         return self._info
 
-    def move(self, state: State, error: SqlError | None = None) -> None:
+    def move(self, state: QueryState, error: SqlError | None = None) -> None:
         """Enter the next state."""
         now = time.time()
         with self._lock:
             if self._info.state in _FINAL:
                 return
-            started = self._info.started or (now if state is State.PLANNING else None)
+            started = self._info.started or (now if state is QueryState.PLANNING else None)
             self._info = replace(self._info, state=state, started=started)
             if state in _FINAL:
                 what, sqlstate = (error.what, error.sqlstate) if error else (None, None)
@@ -79,17 +79,17 @@ class Registry:
 
     def __init__(self, kept: int = KEPT) -> None:
         self._lock = threading.Lock()
-        self._live: dict[str, tuple[Query, Callable[[], None]]] = {}
-        self._ended: deque[Query] = deque(maxlen=kept)
+        self._live: dict[str, tuple[TrackedQuery, Callable[[], None]]] = {}
+        self._ended: deque[TrackedQuery] = deque(maxlen=kept)
 
-    def open(self, client: Client, sql: str, cancel: Callable[[], None]) -> Query:
+    def open(self, client: Client, sql: str, cancel: Callable[[], None]) -> TrackedQuery:
         """A new query. ``cancel`` is how it is stopped."""
-        query = Query(client, sql, self._close)
+        query = TrackedQuery(client, sql, self._close)
         with self._lock:
             self._live[query.id] = (query, cancel)
         return query
 
-    def _close(self, query: Query) -> None:
+    def _close(self, query: TrackedQuery) -> None:
         with self._lock:
             if self._live.pop(query.id, None):
                 self._ended.appendleft(query)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from penstock.gateway.flight.server import FlightSqlServer
+from penstock.server.flight.server import FlightSqlServer
 
 __all__ = ["FlightSqlServer"]

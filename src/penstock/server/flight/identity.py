@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
-from typing import Any
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+from urllib.parse import unquote
 
+from cryptography.fernet import Fernet, InvalidToken
 from pyarrow import flight
 
 from penstock.errors import SqlError
-from penstock.gateway.access.access import Access
-from penstock.gateway.base import User
-from penstock.gateway.flight.faults import tells
+from penstock.server.access.access import TOKEN_TTL, Access
+from penstock.server.base import User
+from penstock.server.flight.faults import tells
 
 MIDDLEWARE = "identity"
 _HEADER = "authorization"
+_UNDECIDED = "undecided."
+_VOID = "the token is void or has expired"
 _OPEN = "penstock."
 """Actions that bring a proof of their own: those of workers."""
 
@@ -30,11 +35,17 @@ class NoHandshake(flight.ServerAuthHandler):  # type: ignore[misc]
         return b""
 
 
-class Identity(flight.ServerMiddleware):  # type: ignore[misc]
-    """The user of one call; after a login by password, the token that is sent back."""
+class CallIdentity(flight.ServerMiddleware):  # type: ignore[misc]
+    """The user of one call; after a login by password, the token that is sent back.
 
-    def __init__(self, user: User, token: str | None = None) -> None:
+    ``decide`` is set while it is not known yet whether the login is right: it takes the caller's address.
+    """
+
+    def __init__(
+        self, user: User, token: str | None = None, decide: Callable[[str], User] | None = None
+    ) -> None:
         self.user = user
+        self.decide = decide
         self._token = token
 
     def sending_headers(self) -> dict[str, str]:
@@ -46,38 +57,69 @@ class Identities(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
     def __init__(self, access: Access) -> None:
         self._access = access
+        self._undecided = Fernet(Fernet.generate_key())
 
     @tells
-    def start_call(self, info: Any, headers: Mapping[str, Sequence[Any]]) -> Identity:
+    def start_call(self, info: Any, headers: Mapping[str, Sequence[Any]]) -> CallIdentity:
         given = next((_text(v[0]) for name, v in headers.items() if name.lower() == _HEADER and v), "")
         scheme, _, rest = given.partition(" ")
         if scheme.lower() == "bearer":
+            if rest.startswith(_UNDECIDED):
+                return self._opened(rest.strip())
             user = self._access.bearer(rest.strip())
             if user is not None:
-                return Identity(user)
+                return CallIdentity(user)
         elif scheme.lower() == "basic":
             return self._login(rest.strip())
         elif not given:
             # The peer's address is not known yet; where a server trusts, it listens on loopback alone.
             if self._access.trust("127.0.0.1"):
-                return Identity(self._access.trusted(""))
+                return CallIdentity(self._access.trusted(""))
             if info.method == flight.FlightMethod.GET_SCHEMA:
                 # From there, no error has a kind (`tells_untraced`); from here, it does.
                 raise unknown_caller()
-            return Identity(NOBODY)
-        raise SqlError("the token is void or has expired", sqlstate="28000", hint="log in again")
+            return CallIdentity(NOBODY)
+        raise SqlError(_VOID, sqlstate="28000", hint="log in again")
 
-    def _login(self, text: str) -> Identity:
+    def _login(self, text: str) -> CallIdentity:
         try:
             # Some clients leave out the padding.
             name, _, password = base64.b64decode(text + "=" * (-len(text) % 4)).decode().partition(":")
         except (binascii.Error, UnicodeDecodeError):
             raise SqlError("the login is not in base64", sqlstate="28000") from None
-        trusted = self._access.trust("127.0.0.1")
-        user = self._access.trusted(name) if trusted else self._access.password(name, password)
+        if self._access.trust("127.0.0.1"):
+            user = self._access.trusted(name)
+            return CallIdentity(user, self._access.issue(user))
+        try:
+            self._access.patience(name, "")
+        except SqlError:
+            return self._undecided_yet(name, password, self._sealed(name, password))
+        user = self._right(name, password, "")
+        return CallIdentity(user, self._access.issue(user))
+
+    def _right(self, name: str, password: str, address: str) -> User:
+        user = self._access.password(name, password, address)
         if user is None:
             raise SqlError(f'password authentication failed for user "{name}"', sqlstate="28P01")
-        return Identity(user, self._access.issue(user))
+        return user
+
+    # Where a call comes from is known after its headers were answered. So logins are counted by user alone
+    # here, and somebody who guesses would keep everybody out. After too many failures, a login is therefore
+    # neither taken nor refused: what is sent back is decided on when it is used, by user and address.
+
+    def _undecided_yet(self, name: str, password: str, token: str | None) -> CallIdentity:
+        return CallIdentity(NOBODY, token, lambda address: self._right(name, password, address))
+
+    def _sealed(self, name: str, password: str) -> str:
+        return _UNDECIDED + self._undecided.encrypt(json.dumps([name, password]).encode()).decode()
+
+    def _opened(self, token: str) -> CallIdentity:
+        try:
+            text = self._undecided.decrypt(token.removeprefix(_UNDECIDED), ttl=int(TOKEN_TTL))
+        except InvalidToken:
+            raise SqlError(_VOID, sqlstate="28000", hint="log in again") from None
+        name, password = json.loads(text)
+        return self._undecided_yet(name, password, None)
 
 
 NOBODY = User("", schemas=frozenset())
@@ -87,10 +129,18 @@ NOBODY = User("", schemas=frozenset())
 def user_of(context: Any) -> User:
     """The user of a call; raises if there is none."""
     identity = context.get_middleware(MIDDLEWARE)
+    if identity is not None and identity.decide is not None:
+        return cast("User", identity.decide(address_of(context.peer())))
     if identity is None or identity.user is NOBODY:
         raise unknown_caller()
     user: User = identity.user
     return user
+
+
+def address_of(peer: str) -> str:
+    """The address in what gRPC calls a peer: ``ipv4:127.0.0.1:5000``, ``ipv6:%5B::1%5D:5000``."""
+    place = unquote(peer.partition(":")[2])
+    return place.rpartition(":")[0].strip("[]") or place
 
 
 def unknown_caller() -> SqlError:

@@ -8,7 +8,7 @@ from google.protobuf.any_pb2 import Any as Envelope
 from google.protobuf.message import DecodeError, Message
 
 from penstock.errors import SqlError
-from penstock.gateway.flight import flightsql_pb2 as sql
+from penstock.server.flight import flightsql_pb2 as sql
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.gateway import types
-from penstock.gateway.base import DATABASE, TableInfo
-from penstock.gateway.flight import flightsql_pb2 as sql
-from penstock.gateway.flight.info import sql_info
-from penstock.gateway.flight.typeinfo import type_info
+from penstock.server.base import DATABASE, TableInfo
+from penstock.server.flight import flightsql_pb2 as sql
+from penstock.server.flight.info import sql_info
+from penstock.server.flight.typeinfo import type_info
+from penstock.types import postgres
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -108,8 +108,10 @@ def _tables(command: sql.CommandGetTables, tables: Sequence[TableInfo]) -> pa.Ta
 
 def _as_sent(columns: pa.Schema) -> pa.Schema:
     """The columns as results bring them, which is not always how files hold them: structs come as JSON."""
-    sent = [types.column(field.name, field.type, field.nullable) for field in columns]
-    return pa.schema([(each.name, types.arrow_type(each.oid, each.typmod), each.nullable) for each in sent])
+    sent = [postgres.column(field.name, field.type, field.nullable) for field in columns]
+    return pa.schema(
+        [(each.name, postgres.arrow_type(each.oid, each.typmod), each.nullable) for each in sent]
+    )
 
 
 def _ours(command: Any) -> bool:

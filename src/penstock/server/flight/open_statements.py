@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from penstock.errors import SqlError
-from penstock.gateway.base import Client, Connection, Engine, Execution, Prepared, User
-from penstock.gateway.flight.parameters import numbered
-from penstock.gateway.settings import Settings
+from penstock.server.base import Client, Connection, Engine, Execution, Prepared, User
+from penstock.server.flight.parameters import numbered
+from penstock.server.session_settings import Settings
 
 _FORGET_AFTER = 600.0
 _MOST = 1000
@@ -24,7 +24,7 @@ _MOST = 1000
 
 
 @dataclass(slots=True)
-class Order:
+class OpenStatement:
     """A statement that was prepared: its parameters row by row once they are bound, and what runs of it."""
 
     user: User
@@ -37,19 +37,19 @@ class Order:
     used: float = 0.0
 
 
-class Desk:
+class OpenStatements:
     """All orders of all clients. Safe for many threads."""
 
     def __init__(self, engine: Engine, clock: Callable[[], float] = time.monotonic) -> None:
         self._engine = engine
         self._clock = clock
         self._lock = threading.Lock()
-        self._orders: dict[bytes, Order] = {}
+        self._orders: dict[bytes, OpenStatement] = {}
 
     def __len__(self) -> int:
         return len(self._orders)
 
-    def prepare(self, sql: str, user: User, address: str, *, kept: bool) -> tuple[bytes, Order]:
+    def prepare(self, sql: str, user: User, address: str, *, kept: bool) -> tuple[bytes, OpenStatement]:
         """Understand a statement; its handle is what the other calls name."""
         self._sweep()
         with self._lock:
@@ -63,13 +63,13 @@ class Desk:
         except BaseException:
             connection.close()
             raise
-        order = Order(user, connection, prepared, kept, used=self._clock())
+        order = OpenStatement(user, connection, prepared, kept, used=self._clock())
         handle = secrets.token_bytes(16)
         with self._lock:
             self._orders[handle] = order
         return handle, order
 
-    def find(self, handle: bytes, user: User) -> Order:
+    def find(self, handle: bytes, user: User) -> OpenStatement:
         """The order of a handle; another user's handle does not exist."""
         with self._lock:
             order = self._orders.get(handle)
@@ -97,7 +97,7 @@ class Desk:
             execution.cancel()
         return bool(running)
 
-    def run(self, handle: bytes, order: Order) -> Iterator[pa.RecordBatch]:
+    def run(self, handle: bytes, order: OpenStatement) -> Iterator[pa.RecordBatch]:
         """The rows for every row of parameters, one after the other."""
         try:
             for values in order.rows:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.dialect.lexing import PARAMETER, SYMBOL, lexed
+from penstock.core.arrow_data import sound
 from penstock.errors import SqlError
-from penstock.gateway.base import Prepared
-from penstock.gateway.types import arrow_type
+from penstock.server.base import Prepared
+from penstock.sql.parse.lexing import PARAMETER, SYMBOL, lexed
+from penstock.types.postgres import arrow_type
 
 _MOST_ROWS = 1000
 _MOST_BYTES = 64 << 20
@@ -24,9 +25,11 @@ def numbered(sql: str) -> str:
         return sql
     # An operator may stand right before it, and is one word with it then.
     marks = [token.end - 1 for token in found if token.kind == SYMBOL and token.text.endswith("?")]
-    for number, at in reversed(list(enumerate(marks, 1))):
-        sql = f"{sql[:at]} ${number} {sql[at + 1 :]}"
-    return sql
+    parts, begin = [], 0
+    for number, at in enumerate(marks, 1):
+        parts.append(f"{sql[begin:at]} ${number} ")
+        begin = at + 1
+    return "".join([*parts, sql[begin:]])
 
 
 def parameter_schema(prepared: Prepared) -> pa.Schema:
@@ -39,13 +42,21 @@ def received(reader: Any) -> pa.Table:
     batches: list[pa.RecordBatch] = []
     rows = size = 0
     for chunk in reader:
-        rows, size = rows + chunk.data.num_rows, size + chunk.data.nbytes
+        batch = _sound(chunk.data)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
         if rows > _MOST_ROWS:
             raise SqlError(f"at most {_MOST_ROWS} rows of parameters can be bound at once", sqlstate="54000")
         if size > _MOST_BYTES:
             raise SqlError(f"parameters of more than {_MOST_BYTES >> 20} MiB are not taken", sqlstate="54000")
-        batches.append(chunk.data)
+        batches.append(batch)
     return pa.Table.from_batches(batches, reader.schema)
+
+
+def _sound(batch: pa.RecordBatch) -> pa.RecordBatch:
+    try:
+        return sound(batch)
+    except pa.ArrowInvalid as error:
+        raise SqlError(f"the parameters are no sound Arrow data: {error}", sqlstate="08P01") from None
 
 
 def rows_of(bound: pa.Table, prepared: Prepared) -> Sequence[Sequence[object]]:

@@ -9,26 +9,27 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import flight
 
+from penstock.config.tls import Tls
 from penstock.errors import SqlError, UsageError
-from penstock.gateway.access.access import Access, is_loopback
-from penstock.gateway.base import Engine, User
-from penstock.gateway.flight import flightsql_pb2 as sql
-from penstock.gateway.flight import metadata
-from penstock.gateway.flight.desk import Desk, Order, described, fitted
-from penstock.gateway.flight.faults import tells, tells_untraced, told
-from penstock.gateway.flight.identity import MIDDLEWARE, Identities, NoHandshake, is_open, user_of
-from penstock.gateway.flight.messages import expect, opened, sealed
-from penstock.gateway.flight.parameters import parameter_schema, received, rows_of
-from penstock.tls import Tls
+from penstock.server.access.access import Access, is_loopback
+from penstock.server.base import Engine, User
+from penstock.server.flight import flightsql_pb2 as sql
+from penstock.server.flight import metadata
+from penstock.server.flight.faults import tells, tells_untraced, told
+from penstock.server.flight.identity import MIDDLEWARE, Identities, NoHandshake, is_open, user_of
+from penstock.server.flight.messages import expect, opened, sealed
+from penstock.server.flight.open_statements import OpenStatement, OpenStatements, described, fitted
+from penstock.server.flight.parameters import parameter_schema, received, rows_of
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-Reception = Callable[[str, bytes], bytes]
+WorkerActions = Callable[[str, bytes], bytes]
 """What answers workers: from action and body to the answer's body."""
 
 _LONGEST_NUMBER = 11
 """Where a number must have ended that begins a message: it has ten bytes at most."""
+_LARGEST_FROM_WORKERS = 64 << 10
 _ACTIONS = [
     ("CreatePreparedStatement", "Prepare a statement."),
     ("ClosePreparedStatement", "Close a prepared statement."),
@@ -40,7 +41,8 @@ _ACTIONS = [
 class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
     """Serves from its construction on until `stop`. Port 0 takes a free one, which ``port`` tells.
 
-    ``certificates``: every caller must show a certificate of our CA.
+    ``certificates``: every caller must show a certificate of our CA. ``statements`` are those of a server
+    whose place it takes.
     """
 
     def __init__(
@@ -52,11 +54,12 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
         port: int,
         tls: Tls | None = None,
         certificates: bool = False,
-        reception: Reception | None = None,
+        worker_actions: WorkerActions | None = None,
+        statements: OpenStatements | None = None,
     ) -> None:
         self._engine = engine
-        self._desk = Desk(engine)
-        self._reception = reception
+        self._statements = statements or OpenStatements(engine)
+        self._worker_actions = worker_actions
         # Without TLS, passwords and the secret of Spark's ports would cross the network for all to read.
         self._workers_welcome = tls is not None or is_loopback(host)
         options: dict[str, Any] = {}
@@ -81,9 +84,14 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
         self._thread = threading.Thread(target=self.serve, name="penstock-flight", daemon=True)
         self._thread.start()
 
+    @property
+    def statements(self) -> OpenStatements:
+        """What clients have prepared here."""
+        return self._statements
+
     def stop(self) -> None:
         """End what runs, and listen no more."""
-        self._desk.stop()
+        self._statements.stop()
         self.shutdown()
         self._thread.join(10)
 
@@ -93,14 +101,14 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:
         user, command = user_of(context), opened(descriptor.command or b"")
         if isinstance(command, sql.CommandStatementQuery):
-            handle, order = self._desk.prepare(command.query, user, context.peer(), kept=False)
+            handle, order = self._statements.prepare(command.query, user, context.peer(), kept=False)
             return self._ordered(handle, order, descriptor, sql.TicketStatementQuery(statement_handle=handle))
         if isinstance(command, sql.CommandPreparedStatementQuery):
             handle = command.prepared_statement_handle
-            return self._ordered(handle, self._desk.find(handle, user), descriptor, command)
+            return self._ordered(handle, self._statements.find(handle, user), descriptor, command)
         return _info(self._about(command, user).schema, descriptor, command)
 
-    def _ordered(self, handle: bytes, order: Order, descriptor: Any, ticket: Message) -> Any:
+    def _ordered(self, handle: bytes, order: OpenStatement, descriptor: Any, ticket: Message) -> Any:
         """Where the rows are. What has none is done here: clients do not wait for rows that never come."""
         if order.prepared.columns is None:
             self._carry_out(handle, order)
@@ -111,11 +119,11 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
     def get_schema(self, context: Any, descriptor: Any) -> Any:
         user, command = user_of(context), opened(descriptor.command or b"")
         if isinstance(command, sql.CommandStatementQuery):
-            handle, order = self._desk.prepare(command.query, user, context.peer(), kept=False)
-            self._desk.close(handle, user)
+            handle, order = self._statements.prepare(command.query, user, context.peer(), kept=False)
+            self._statements.close(handle, user)
             return flight.SchemaResult(described(order.prepared))
         if isinstance(command, sql.CommandPreparedStatementQuery):
-            order = self._desk.find(command.prepared_statement_handle, user)
+            order = self._statements.find(command.prepared_statement_handle, user)
             return flight.SchemaResult(described(order.prepared))
         return flight.SchemaResult(self._about(command, user).schema)
 
@@ -128,25 +136,25 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
             handle = command.prepared_statement_handle
         else:
             return flight.RecordBatchStream(self._about(command, user))
-        order = self._desk.find(handle, user)
+        order = self._statements.find(handle, user)
         schema = described(order.prepared)
-        batches = fitted(self._desk.run(handle, order), schema)
+        batches = fitted(self._statements.run(handle, order), schema)
         return flight.GeneratorStream(schema, _watched(batches, context))
 
     @tells
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         user, command = user_of(context), opened(descriptor.command or b"")
         if isinstance(command, sql.CommandPreparedStatementQuery):
-            order = self._desk.find(command.prepared_statement_handle, user)
+            order = self._statements.find(command.prepared_statement_handle, user)
             order.rows = rows_of(received(reader), order.prepared)
             result: Message = sql.DoPutPreparedStatementResult(
                 prepared_statement_handle=command.prepared_statement_handle
             )
         elif isinstance(command, sql.CommandStatementUpdate):
-            handle, order = self._desk.prepare(command.query, user, context.peer(), kept=False)
+            handle, order = self._statements.prepare(command.query, user, context.peer(), kept=False)
             result = sql.DoPutUpdateResult(record_count=self._carry_out(handle, order))
         elif isinstance(command, sql.CommandPreparedStatementUpdate):
-            order = self._desk.find(command.prepared_statement_handle, user)
+            order = self._statements.find(command.prepared_statement_handle, user)
             bound = received(reader)
             if bound.num_columns:
                 order.rows = rows_of(bound, order.prepared)
@@ -168,9 +176,9 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
         user_of(context)
         raise SqlError("nothing is exchanged here", sqlstate="0A000", hint="prepare a statement and run it")
 
-    def _carry_out(self, handle: bytes, order: Order) -> int:
+    def _carry_out(self, handle: bytes, order: OpenStatement) -> int:
         """Run a statement that is not asked for its rows; -1: nobody knows how many it touched."""
-        for _ in self._desk.run(handle, order):
+        for _ in self._statements.run(handle, order):
             pass
         return -1
 
@@ -187,23 +195,27 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
 
     @tells
     def do_action(self, context: Any, action: Any) -> Iterator[Any]:
-        body = action.body.to_pybytes()
+        # What strangers send is in memory once: no copy of it is made before it is known to be wanted.
         if is_open(action.type):
-            return iter([flight.Result(pa.py_buffer(self._worker(action.type, body)))])
-        answer = self._act(user_of(context), action.type, body, context.peer())
+            if action.body.size > _LARGEST_FROM_WORKERS:
+                raise SqlError("no worker has so much to say", sqlstate="54000")
+            answered = self._worker(action.type, action.body.to_pybytes())
+            return iter([flight.Result(pa.py_buffer(answered))])
+        user = user_of(context)
+        answer = self._act(user, action.type, action.body.to_pybytes(), context.peer())
         return iter([] if answer is None else [flight.Result(pa.py_buffer(answer))])
 
     def _worker(self, action: str, body: bytes) -> bytes:
-        if self._reception is None:
+        if self._worker_actions is None:
             raise SqlError("this server takes no workers: it is no coordinator", sqlstate="0A000")
         if not self._workers_welcome:
             raise SqlError("workers come in over TLS only", sqlstate="28000", hint="configure [tls]")
-        return self._reception(action, body)
+        return self._worker_actions(action, body)
 
     def _act(self, user: User, action: str, body: bytes, peer: str) -> bytes | None:
         if action == "CreatePreparedStatement":
             asked = expect(body, sql.ActionCreatePreparedStatementRequest)
-            handle, order = self._desk.prepare(asked.query, user, peer, kept=True)
+            handle, order = self._statements.prepare(asked.query, user, peer, kept=True)
             return sealed(
                 sql.ActionCreatePreparedStatementResult(
                     prepared_statement_handle=handle,
@@ -213,7 +225,7 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
             )
         if action == "ClosePreparedStatement":
             closing = expect(body, sql.ActionClosePreparedStatementRequest)
-            self._desk.close(closing.prepared_statement_handle, user)
+            self._statements.close(closing.prepared_statement_handle, user)
             return None
         if action == "CancelFlightInfo":
             # The request has the FlightInfo as its first field, the answer its status: 1 is cancelled,
@@ -235,9 +247,9 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
         for endpoint in found.endpoints:
             command = opened(endpoint.ticket.ticket)
             if isinstance(command, sql.TicketStatementQuery):
-                done |= self._desk.cancel(command.statement_handle, user)
+                done |= self._statements.cancel(command.statement_handle, user)
             elif isinstance(command, sql.CommandPreparedStatementQuery):
-                done |= self._desk.cancel(command.prepared_statement_handle, user)
+                done |= self._statements.cancel(command.prepared_statement_handle, user)
         return done
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from penstock.gateway.web.errors import HttpError, bad_request
+from penstock.server.http.errors import HttpError, bad_request
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from penstock.gateway import types
-from penstock.gateway.base import Column
-from penstock.gateway.web.values import EXACT, scalar
+from penstock.server.http.values import EXACT, scalar
+from penstock.types import postgres
+from penstock.types.postgres import Column
 
 SLICE = 4096
 """Rows of a batch that are encoded at once."""
@@ -134,7 +134,7 @@ ENCODERS: dict[str, type[Encoder]] = {"json": JsonEncoder, "arrow": ArrowEncoder
 def described(columns: Sequence[Column]) -> list[dict[str, Any]]:
     """Columns as people know their types."""
     return [
-        {"name": column.name, "type": types.type_name(column.oid), "nullable": column.nullable}
+        {"name": column.name, "type": postgres.type_name(column.oid), "nullable": column.nullable}
         for column in columns
     ]
 
@@ -149,7 +149,7 @@ def _values(array: pa.Array, column: Column) -> list[Any]:
         return list(array.to_pylist())
     if (pa.types.is_integer(kind) and _is_exact(array)) or _is_finite(array):
         return list(array.to_pylist())
-    if column.oid in (types.JSON, types.JSONB):
+    if column.oid in (postgres.JSON, postgres.JSONB):
         return [_parsed(value) for value in array.to_pylist()]
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return list(array.to_pylist())
@@ -188,7 +188,7 @@ def _csv_column(array: pa.Array, column: Column) -> pa.Array:
         return array
     if _is_finite(array):
         return array
-    if column.oid in (types.JSON, types.JSONB) and pa.types.is_large_string(kind):
+    if column.oid in (postgres.JSON, postgres.JSONB) and pa.types.is_large_string(kind):
         return array
     texts = [
         value if value is None or isinstance(value, str) else _dumps(value)

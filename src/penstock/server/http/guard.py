@@ -10,16 +10,16 @@ from __future__ import annotations
 import base64
 import binascii
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
 from penstock.errors import SqlError
-from penstock.gateway.access import Access
-from penstock.gateway.access.access import is_loopback
-from penstock.gateway.base import User
-from penstock.gateway.web.errors import HttpError
+from penstock.server.access import Access
+from penstock.server.access.access import is_loopback
+from penstock.server.base import User
+from penstock.server.http.errors import HttpError
+from penstock.server.network.certificates import common_name
 
 USER = web.RequestKey("user", User)
 _CHALLENGE = 'Basic realm="penstock", charset="UTF-8"'
@@ -90,7 +90,7 @@ class Guard:
 
     def _ambient(self, request: web.BaseRequest, address: str) -> User | None:
         """Who somebody is without saying so: by certificate, or by sitting at this machine."""
-        if (name := _common_name(request)) and (user := self.access.by_certificate(name)):
+        if (name := common_name(request.transport)) and (user := self.access.by_certificate(name)):
             return user
         return self.access.trusted("") if self._trusts(request, address) else None
 
@@ -112,16 +112,6 @@ def _authority(origin: str) -> str:
         return urlsplit(origin).netloc.lower()
     except ValueError:
         return ""
-
-
-def _common_name(request: web.BaseRequest) -> str:
-    transport = request.transport
-    certificate: Any = transport.get_extra_info("peercert") if transport is not None else None
-    for part in (certificate or {}).get("subject", ()):
-        for key, value in part:
-            if key == "commonName":
-                return str(value)
-    return ""
 
 
 def _unauthorized(what: str) -> HttpError:

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.gateway.base import QueryInfo, State
+from penstock.server.base import QueryInfo, QueryState
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
-_FINAL = (State.FINISHED, State.FAILED, State.CANCELED)
+_FINAL = (QueryState.FINISHED, QueryState.FAILED, QueryState.CANCELED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Tally:
 
     def metrics(self) -> list[Metric]:
         now = Counter(info.state for info in self._seen.values() if info.state not in _FINAL)
-        live = {state.value.lower(): float(now[state]) for state in State if state not in _FINAL}
+        live = {state.value.lower(): float(now[state]) for state in QueryState if state not in _FINAL}
         ended = {state.value.lower(): float(self._ended[state]) for state in _FINAL}
         return [
             labelled("penstock_queries", "gauge", "Queries that wait or run.", "state", live),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.gateway.base import State
+from penstock.server.base import QueryState
 
 _Json = dict[str, Any]
 
@@ -207,7 +207,7 @@ def _schemas() -> _Json:
             optional=("truncated", "error"),
         ),
         "Root": _object({"penstock": text, "api": text, "openapi": text}),
-        "State": {"type": "string", "enum": [state.value for state in State]},
+        "State": {"type": "string", "enum": [state.value for state in QueryState]},
         "Status": _object({"status": text, "reason": text}, optional=("reason",)),
         "Submission": _object(
             {

@@ -8,12 +8,14 @@ from decimal import Decimal
 from typing import Any
 
 from penstock.errors import SqlError
-from penstock.gateway import types
+from penstock.types import postgres
 
-_TEXTS = frozenset({types.TEXT, types.VARCHAR, types.BPCHAR, types.NAME, types.CHAR, types.UNKNOWN, 0})
-_INTEGERS = {types.INT2: 15, types.INT4: 31, types.INT8: 63, types.OID: 32}
-_FLOATS = frozenset({types.FLOAT4, types.FLOAT8})
-_JSONS = frozenset({types.JSON, types.JSONB})
+_TEXTS = frozenset(
+    {postgres.TEXT, postgres.VARCHAR, postgres.BPCHAR, postgres.NAME, postgres.CHAR, postgres.UNKNOWN, 0}
+)
+_INTEGERS = {postgres.INT2: 15, postgres.INT4: 31, postgres.INT8: 63, postgres.OID: 32}
+_FLOATS = frozenset({postgres.FLOAT4, postgres.FLOAT8})
+_JSONS = frozenset({postgres.JSON, postgres.JSONB})
 _MOST_DIGITS = 1000
 
 
@@ -33,7 +35,7 @@ def _value(oid: int, value: Any, number: int) -> object:
         return None
     if oid in _JSONS:
         return value if isinstance(value, str) else json.dumps(value, default=float)
-    inner = types.element(oid)
+    inner = postgres.element(oid)
     if inner is not None and isinstance(value, list):
         return [_value(inner, each, number) for each in value]
     if isinstance(value, list | dict):
@@ -46,7 +48,7 @@ def _value(oid: int, value: Any, number: int) -> object:
 
 
 def _of_bool(oid: int, value: bool, number: int) -> object:
-    if oid == types.BOOL:
+    if oid == postgres.BOOL:
         return value
     if oid in _TEXTS:
         return "true" if value else "false"
@@ -59,7 +61,7 @@ def _of_number(oid: int, value: int | Decimal, number: int) -> object:
         raise SqlError(f"parameter ${number} is out of range", sqlstate="22003")
     if oid in _TEXTS:
         return str(value)
-    if oid == types.NUMERIC:
+    if oid == postgres.NUMERIC:
         return Decimal(value)
     if oid in _FLOATS:
         return float(value)
@@ -67,20 +69,20 @@ def _of_number(oid: int, value: int | Decimal, number: int) -> object:
     if bits is None or value != int(value):
         raise _wrong(oid, number)
     if not -(2**bits) <= value < 2**bits:
-        raise SqlError(f"parameter ${number} is out of range for {types.type_name(oid)}", sqlstate="22003")
+        raise SqlError(f"parameter ${number} is out of range for {postgres.type_name(oid)}", sqlstate="22003")
     return int(value)
 
 
 def _parsed(oid: int, text: str) -> object:
     """A text as PostgreSQL reads it: dates, times, uuids and numbers that JSON cannot hold."""
-    from penstock.gateway.pgwire.values import decode
+    from penstock.server.pgwire.decode.values import decode
 
     return decode(oid, 0, text.encode())
 
 
 def _wrong(oid: int, number: int) -> SqlError:
     return SqlError(
-        f"parameter ${number} must be of type {types.type_name(oid)}",
+        f"parameter ${number} must be of type {postgres.type_name(oid)}",
         sqlstate="22P02",
         hint="give it as a JSON value of that type, or as a text that PostgreSQL would read",
     )

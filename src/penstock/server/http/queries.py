@@ -10,36 +10,36 @@ from typing import Any
 
 from aiohttp import web
 
-from penstock.dialect.statements import (
+from penstock.errors import PenstockError, SqlError
+from penstock.server.base import Client, Connection, Engine, Execution, QueryInfo, User
+from penstock.server.http.bodies import number, read_object
+from penstock.server.http.encoding import ENCODERS, Encoder, described
+from penstock.server.http.errors import bad_request, error_json, not_found
+from penstock.server.http.guard import USER
+from penstock.server.http.parameters import convert
+from penstock.server.http.results import HeldResult, ResultLimits, Results
+from penstock.server.http.values import plain
+from penstock.server.session_settings import Settings
+from penstock.sql.statements.classify import (
     CreateSchema,
     CreateTable,
     CreateView,
     Drop,
     Explain,
-    Piece,
-    Query,
+    QueryStatement,
     Rename,
+    StatementText,
     Unsupported,
     classify,
     split,
 )
-from penstock.errors import PenstockError, SqlError
-from penstock.gateway.base import Client, Connection, Engine, Execution, QueryInfo, User
-from penstock.gateway.settings import Settings
-from penstock.gateway.web.bodies import number, read_object
-from penstock.gateway.web.encoding import ENCODERS, Encoder, described
-from penstock.gateway.web.errors import bad_request, error_json, not_found
-from penstock.gateway.web.guard import USER
-from penstock.gateway.web.parameters import convert
-from penstock.gateway.web.results import Held, Limits, Results
-from penstock.gateway.web.values import plain
 
 LONGEST_WAIT = 60.0
 _PLANNING = 32
 _PIECE = 256 << 10
 _STALLED = 300.0
 """Seconds after which a reader that takes nothing is given up."""
-_HERE = (Query, Explain, CreateView, CreateTable, CreateSchema, Drop, Rename)
+_HERE = (QueryStatement, Explain, CreateView, CreateTable, CreateSchema, Drop, Rename)
 _MEMBERS: dict[str, tuple[type, ...]] = {
     "sql": (str,),
     "parameters": (list,),
@@ -51,7 +51,7 @@ _MEMBERS: dict[str, tuple[type, ...]] = {
 class Queries:
     """The handlers of queries. Engine and Spark block, so they are asked from ``pool``."""
 
-    def __init__(self, engine: Engine, pool: ThreadPoolExecutor, limits: Limits) -> None:
+    def __init__(self, engine: Engine, pool: ThreadPoolExecutor, limits: ResultLimits) -> None:
         self._engine = engine
         self._pool = pool
         # Planning may wait for Spark for long, and must not keep others from being answered.
@@ -140,7 +140,7 @@ class Queries:
         self,
         request: web.Request,
         response: web.StreamResponse,
-        held: Held,
+        held: HeldResult,
         encoder: Encoder,
         batch: Any,
         limit: int,
@@ -176,7 +176,7 @@ class Queries:
             async with asyncio.timeout(_STALLED):
                 await response.write(view[start : start + _PIECE])
 
-    async def _begin(self, client: Client, settings: Settings, sql: str, parameters: Any) -> Held:
+    async def _begin(self, client: Client, settings: Settings, sql: str, parameters: Any) -> HeldResult:
         loop = asyncio.get_running_loop()
         future = loop.run_in_executor(self._planning, _start, self._engine, client, settings, sql, parameters)
         try:
@@ -184,7 +184,7 @@ class Queries:
         except asyncio.CancelledError:
             future.add_done_callback(_discard)
             raise
-        return Held(execution, connection, client.user, loop, ahead=self.results.limits.ahead)
+        return HeldResult(execution, connection, client.user, loop, ahead=self.results.limits.ahead)
 
     async def _told(self, query: str, user: User) -> dict[str, Any]:
         info = await self._info(query, user)
@@ -219,7 +219,7 @@ def answer(value: Any, *, status: int = 200, headers: dict[str, str] | None = No
     return web.Response(text=text, status=status, content_type="application/json", headers=headers)
 
 
-def _single(sql: str) -> Piece:
+def _single(sql: str) -> StatementText:
     """The one statement of a text."""
     pieces = [piece for piece in split(sql) if piece.text.strip()]
     if len(pieces) != 1:

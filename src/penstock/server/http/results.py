@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError, SqlError
-from penstock.gateway.base import Connection, Execution, User
-from penstock.gateway.web.errors import HttpError, not_found
+from penstock.server.base import Connection, Execution, User
+from penstock.server.http.errors import HttpError, not_found
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +29,7 @@ MOST = 100
 """Results that a server holds, and half as many for one user."""
 
 
-class Held:
+class HeldResult:
     """One query and what has come of it. Its event loop reads; any thread may close it."""
 
     def __init__(
@@ -164,7 +164,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ResultLimits:
     """How much is held, for how long."""
 
     results: int = MOST
@@ -175,10 +175,10 @@ class Limits:
 class Results:
     """The results of a server, by query id. Used by its event loop alone."""
 
-    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, limits: ResultLimits, clock: Callable[[], float] = time.monotonic) -> None:
         self.limits = limits
         self._clock = clock
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, HeldResult] = {}
         self._coming: list[str] = []
 
     @contextmanager
@@ -199,15 +199,15 @@ class Results:
         finally:
             self._coming.remove(user.name)
 
-    def add(self, held: Held) -> None:
+    def add(self, held: HeldResult) -> None:
         self._held[held.id] = held
 
-    def find(self, query: str, user: User) -> Held | None:
+    def find(self, query: str, user: User) -> HeldResult | None:
         """The result of a query, if it is this user's; an admin's are all."""
         held = self._held.get(query)
         return held if held is not None and (user.admin or held.user.name == user.name) else None
 
-    def claim(self, query: str, user: User) -> Held:
+    def claim(self, query: str, user: User) -> HeldResult:
         """The result for its one reader; `HttpError` if there is none, or was one."""
         held = self.find(query, user)
         if held is None:
@@ -219,7 +219,7 @@ class Results:
         held.read = True
         return held
 
-    def expired(self) -> list[Held]:
+    def expired(self) -> list[HeldResult]:
         """Those that nobody came for; they are to be closed. What was closed long ago is forgotten."""
         now = self._clock()
         stale = [held for held in self._held.values() if held.idle(now) > self.limits.kept]
@@ -228,7 +228,7 @@ class Results:
                 del self._held[held.id]
         return [held for held in stale if not held.closed]
 
-    def all(self) -> list[Held]:
+    def all(self) -> list[HeldResult]:
         return list(self._held.values())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
+import socket
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,30 +14,35 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from penstock import __version__
+from penstock.config.tls import Tls
 from penstock.errors import PenstockError, SqlError
-from penstock.gateway.access import Access
-from penstock.gateway.base import Engine, User
-from penstock.gateway.web.bodies import LARGEST
-from penstock.gateway.web.errors import HttpError, error_json, status_of
-from penstock.gateway.web.guard import USER, Guard
-from penstock.gateway.web.metrics import CONTENT_TYPE, Metric, Tally, one, process, render
-from penstock.gateway.web.openapi import document
-from penstock.gateway.web.queries import Queries, answer
-from penstock.gateway.web.results import Limits
-from penstock.gateway.web.sources import Sources
-from penstock.gateway.web.views import Views
-from penstock.tls import Tls
+from penstock.server.access import Access
+from penstock.server.base import Engine, User
+from penstock.server.http.bodies import LARGEST
+from penstock.server.http.errors import HttpError, error_json, status_of
+from penstock.server.http.guard import USER, Guard
+from penstock.server.http.metrics import CONTENT_TYPE, Metric, Tally, one, process, render
+from penstock.server.http.openapi import document
+from penstock.server.http.queries import Queries, answer
+from penstock.server.http.results import ResultLimits
+from penstock.server.http.sources import Sources
+from penstock.server.http.views import Views
+from penstock.server.network.certificates import Certificates
+from penstock.server.network.sockets import Listeners, Unauthenticated
 
 if TYPE_CHECKING:
     from aiohttp.web_protocol import RequestHandler
 
 PREFIX = "/api/v1"
 CONNECTIONS = 500
+"""Connections of clients that have shown who they are."""
+UNAUTHENTICATED = 200
+"""Connections that have not, those included with which TLS is not agreed on yet."""
 _THREADS = 16
 _IDLE = 60.0
 """Seconds within which a connection must ask for something, or for something more."""
 _TICK = 2.0
-_RELOAD = 30
+_HANDSHAKE = 10.0
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
@@ -49,6 +54,34 @@ _OPEN = frozenset({"/", "/healthz", "/readyz"})
 """What needs no credentials: it tells nothing that must be kept."""
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _log = logging.getLogger(__name__)
+
+
+class _Connection:
+    """A connection that has not shown who it is."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.task: asyncio.Task[None] | None = None
+        self.handler: RequestHandler | None = None
+
+    @property
+    def ended(self) -> bool:
+        transport = self.handler.transport if self.handler is not None else None
+        return self.task is not None and self.task.done() and (transport is None or transport.is_closing())
+
+    def release(self) -> None:
+        """Close the socket, if nobody else has it by now."""
+        if self.handler is None:
+            self.sock.close()
+
+    def end(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+        # A transport that has hardly begun with TLS does not close when it is told to: it sees the end so.
+        with suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)
+        if self.handler is not None and self.handler.transport is not None:
+            self.handler.transport.abort()
 
 
 class WebServer:
@@ -69,7 +102,7 @@ class WebServer:
         sources: Sources | None = None,
         names: tuple[str, ...] = (),
         plain_passwords: bool = False,
-        limits: Limits | None = None,
+        limits: ResultLimits | None = None,
     ) -> None:
         self.host = host
         self.port = port
@@ -79,18 +112,20 @@ class WebServer:
         self._sources = sources or Sources()
         self._guard = Guard(access, host, names, plain_passwords)
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="http")
-        self._queries = Queries(engine, self._pool, limits or Limits())
+        self._queries = Queries(engine, self._pool, limits or ResultLimits())
         self._tally = Tally()
-        self._context: ssl.SSLContext | None = None
+        self._certificates: Certificates | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="http", daemon=True)
         self._runner: web.AppRunner | None = None
-        self._server: asyncio.Server | None = None
+        self._listeners: Listeners | None = None
+        self._unauthenticated: Unauthenticated[_Connection] = Unauthenticated(UNAUTHENTICATED)
+        self._clients: set[RequestHandler] = set()
         self._ticking: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Listen. Raises `OSError` if the port cannot be had, and `ConfigError` for wrong certificates."""
-        self._context = _context(self._tls) if self._tls else None
+        self._certificates = Certificates(self._tls) if self._tls else None
         self._thread.start()
         try:
             asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
@@ -137,21 +172,17 @@ class WebServer:
             auto_decompress=False,
         )
         await self._runner.setup()
-        self._server = await self._loop.create_server(
-            self._connection,
-            self.host,
-            self.port,
-            ssl=self._context,
-            ssl_handshake_timeout=10 if self._context else None,
-        )
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._listeners = Listeners(self._admit_socket)
+        self.port = await self._listeners.start(self.host, self.port)
         self._ticking = self._loop.create_task(self._tick())
 
     async def _leave(self) -> None:
         if self._ticking is not None:
             self._ticking.cancel()
-        if self._server is not None:
-            self._server.close()
+        if self._listeners is not None:
+            self._listeners.close()
+        for connection in self._unauthenticated.all():
+            connection.end()
         self._queries.close()
         if self._runner is not None:
             with suppress(TimeoutError):
@@ -159,25 +190,52 @@ class WebServer:
                     await self._runner.shutdown()
                     await self._runner.cleanup()
 
-    def _connection(self) -> asyncio.Protocol:
-        """A protocol for a new connection, which is not kept if there are too many."""
+    # a connection comes
+
+    def _admit_socket(self, sock: socket.socket, address: str) -> None:
+        for gone in [each for each in self._unauthenticated.all() if each.ended]:
+            self._unauthenticated.remove(gone)
+        connection = _Connection(sock)
+        if (leaving := self._unauthenticated.add(connection, address)) is not None:
+            leaving.end()
+        connection.task = self._loop.create_task(self._greet(connection))
+        # Also for one that is ended before it has begun.
+        connection.task.add_done_callback(lambda _: connection.release())
+
+    async def _greet(self, connection: _Connection) -> None:
+        """Make a connection of a socket: until TLS is agreed on, nobody else knows of it."""
         assert self._runner is not None and self._runner.server is not None
-        handler = self._runner.server()
-        if len(self._runner.server.connections) >= CONNECTIONS:
-            # Only when it is made can it be ended.
-            self._loop.call_later(0.01, _refuse, handler)
-        return handler
+        handler = connection.handler = self._runner.server()
+        shown = self._certificates.now() if self._certificates is not None else None
+        with suppress(OSError, asyncio.CancelledError):
+            await self._loop.connect_accepted_socket(
+                lambda: handler,
+                connection.sock,
+                ssl=shown.context if shown is not None else None,
+                ssl_handshake_timeout=_HANDSHAKE if shown is not None else None,
+            )
+
+    def _known(self, request: web.Request) -> None:
+        """A connection has shown who it is. Raises `HttpError` 503 if too many have."""
+        handler = request.protocol
+        if handler in self._clients:
+            return
+        self._clients = {each for each in self._clients if each.transport is not None}
+        if len(self._clients) >= CONNECTIONS:
+            raise HttpError(503, "too-many-connections", f"{CONNECTIONS} connections are open", "try later")
+        self._clients.add(handler)
+        for connection in self._unauthenticated.all():
+            if connection.handler is handler:
+                self._unauthenticated.remove(connection)
 
     async def _tick(self) -> None:
         """What has to be done now and then."""
-        for number in range(1, 1 << 62):
+        while True:
             await asyncio.sleep(_TICK)
             for held in self._queries.results.expired():
                 held.close()
             with suppress(PenstockError):
                 self._tally.look(await self._ask(self._seen))
-            if self._tls and self._context and number % _RELOAD == 0:
-                await self._ask(_reload, self._tls, self._context)
 
     def _seen(self) -> Any:
         return self._engine.queries(User("metrics", admin=True))
@@ -212,6 +270,7 @@ class WebServer:
         self._guard.check_source(request)
         if request.path not in _OPEN:
             request[USER] = await self._ask(self._guard.authenticate, request)
+            self._known(request)
         return await handler(request)
 
     async def _root(self, request: web.Request) -> web.Response:  # noqa: ARG002
@@ -268,11 +327,6 @@ class WebServer:
         return await self._loop.run_in_executor(self._pool, function, *arguments)
 
 
-def _refuse(handler: RequestHandler) -> None:
-    if handler.transport is not None:
-        handler.transport.abort()
-
-
 async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:  # noqa: ARG001
     response.headers.update(_HEADERS)
 
@@ -284,20 +338,3 @@ def _as_json(error: web.HTTPException) -> web.Response:
     if allow := error.headers.get("Allow"):
         response.headers["Allow"] = allow
     return response
-
-
-def _context(tls: Tls) -> ssl.SSLContext:
-    context = tls.server_context()
-    # A certificate is one way to say who one is; a password or a token are others.
-    context.verify_mode = ssl.CERT_OPTIONAL
-    return context
-
-
-def _reload(tls: Tls, context: ssl.SSLContext) -> None:
-    """New connections get certificates that were replaced; wrong ones leave those in use that were right."""
-    try:
-        ca, _, _ = tls.credentials()
-        context.load_cert_chain(tls.cert, tls.key)
-        context.load_verify_locations(cadata=ca.decode("ascii", "ignore"))
-    except (PenstockError, OSError) as error:
-        _log.warning("certificates on disk are wrong, the last good ones stay in use: %s", error)

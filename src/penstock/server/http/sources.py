@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config import Config, shown_url
 from penstock.errors import UsageError
-from penstock.gateway.web.metrics import Metric
-from penstock.gateway.web.values import plain
+from penstock.server.http.metrics import Metric
+from penstock.server.http.values import plain
 from penstock.store.base import Store
 
 if TYPE_CHECKING:
-    from penstock.claims import Summary
-    from penstock.runner.runs import Run
+    from penstock.batch.runs.runs import Run
+    from penstock.control.claims import PartitionSummary
     from penstock.storage import Storage
-    from penstock.streams.observer import StreamObserver
+    from penstock.streams.views.observer import StreamObserver
 
 
 class Sources:
@@ -59,25 +59,25 @@ class StoreSources(Sources):
         self._lock = threading.Lock()
 
     def workers(self) -> Sequence[Any]:
-        from penstock.gateway.roles.board import workers
+        from penstock.server.roles.worker_records import workers
 
         return workers(self._store)
 
     def runs(self) -> Sequence[Any]:
-        from penstock.runner import runs
+        from penstock.batch.runs import runs
 
         return [_run_json(run, runs.summary(self._store, run)) for run in runs.every(self._store)]
 
     def run(self, name: str) -> Any:
-        from penstock.claims import Board, State
-        from penstock.runner import runs
+        from penstock.batch.runs import runs
+        from penstock.control.claims import Board, PartitionState
 
         run = runs.load(self._store, name)
         summary = runs.summary(self._store, run)
         owners: Counter[str] = Counter()
         if summary is not None:
             board = Board.open(self._store, run.key)
-            owners.update(view.owner for view in board.partitions({State.CLAIMED}))
+            owners.update(view.owner for view in board.partitions({PartitionState.CLAIMED}))
         return {**_run_json(run, summary), "owners": dict(sorted(owners.items()))}
 
     def streams(self) -> Sequence[Any]:
@@ -91,8 +91,8 @@ class StoreSources(Sources):
             return self._observer(name).look()
 
     def cluster(self) -> Any:
-        from penstock.catalog import Catalog
-        from penstock.cluster.observer import Observer
+        from penstock.control.catalog import Catalog
+        from penstock.control.cluster.views.observer import Observer
 
         try:
             return Observer(self._store, self._config.cluster).status(Catalog(self._store).head().version)
@@ -100,7 +100,7 @@ class StoreSources(Sources):
             return None
 
     def _observer(self, name: str) -> StreamObserver:
-        from penstock.streams.observer import StreamObserver
+        from penstock.streams.views.observer import StreamObserver
 
         if name not in self._observers:
             cluster, stream = self._config.cluster, self._config.stream
@@ -108,8 +108,8 @@ class StoreSources(Sources):
         return self._observers[name]
 
 
-def _run_json(run: Run, summary: Summary | None) -> dict[str, Any]:
-    from penstock.runner.runs import state_of
+def _run_json(run: Run, summary: PartitionSummary | None) -> dict[str, Any]:
+    from penstock.batch.runs.runs import state_of
 
     told = run.to_json()
     told |= {name: shown_url(told[name]) for name in ("output", "storage")}

@@ -12,17 +12,17 @@ from aiohttp import web
 
 from penstock import __version__
 from penstock.errors import UsageError
-from penstock.gateway import types
-from penstock.gateway.access import Access
-from penstock.gateway.access.access import TOKEN_TTL
-from penstock.gateway.base import Engine, TableInfo, User
-from penstock.gateway.web.bodies import read_object
-from penstock.gateway.web.encoding import described
-from penstock.gateway.web.errors import HttpError, bad_request, not_found
-from penstock.gateway.web.guard import USER
-from penstock.gateway.web.queries import answer
-from penstock.gateway.web.sources import Sources
-from penstock.gateway.web.values import plain
+from penstock.server.access import Access
+from penstock.server.access.access import TOKEN_TTL
+from penstock.server.base import Engine, TableInfo, User
+from penstock.server.http.bodies import read_object
+from penstock.server.http.encoding import described
+from penstock.server.http.errors import HttpError, bad_request, not_found
+from penstock.server.http.guard import USER
+from penstock.server.http.queries import answer
+from penstock.server.http.sources import Sources
+from penstock.server.http.values import plain
+from penstock.types import postgres
 
 LONGEST_TOKEN = 86_400
 _SYSTEM = "sys"
@@ -62,7 +62,7 @@ class Views:
         found: list[TableInfo] = await self._ask(self._engine.tables, request[USER])
         for table in found:
             if (table.schema, table.name) == (schema, name):
-                columns = [types.column(field.name, field.type, field.nullable) for field in table.columns]
+                columns = [postgres.column(field.name, field.type, field.nullable) for field in table.columns]
                 head = {"schema": table.schema, "name": table.name, "kind": table.kind}
                 return answer({**head, "columns": described(columns)})
         raise not_found(f"there is no table {schema}.{name} that you may read", "GET /api/v1/tables")
@@ -82,9 +82,13 @@ class Views:
     async def token(self, request: web.Request) -> web.Response:
         """A bearer token for whoever asks; ``ttl`` in seconds."""
         body = await read_object(request, {"ttl": (int, Decimal)})
-        ttl = float(body.get("ttl", TOKEN_TTL))
-        if not 1 <= ttl <= LONGEST_TOKEN:
+        wanted = body.get("ttl", TOKEN_TTL)
+        if not 1 <= wanted <= LONGEST_TOKEN:
             raise bad_request(f"'ttl' must be a number of seconds from 1 to {LONGEST_TOKEN}")
+        if request.headers.get("Authorization", "").lower().startswith("bearer"):
+            # Whoever finds one could keep it alive for ever.
+            raise HttpError(403, "token-for-token", "a token gives no other token", "log in with a password")
+        ttl = float(wanted)
         token = await self._ask(self._access.issue, request[USER], ttl)
         return answer({"token": token, "type": "Bearer", "expires_in": ttl}, status=201)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import logging
 import threading
 import time
@@ -13,7 +14,7 @@ _log = logging.getLogger(__name__)
 Job = Callable[[], None]
 
 
-class Workers:
+class ThreadPool:
     """Runs each job at once in a thread of its own, up to ``most`` at a time; further ones wait in order.
 
     A connection has a thread only while it works, and one that has nothing to do for ten seconds ends: a
@@ -27,7 +28,8 @@ class Workers:
         self._wake = threading.Condition()
         self._idle = 0
         self._threads: set[threading.Thread] = set()
-        self._made = 0
+        # Of threads that have ended: names are used again, so that there are never more than threads.
+        self._numbers: list[int] = []
         self._closed = False
 
     @property
@@ -43,8 +45,9 @@ class Workers:
             if self._idle >= len(self._jobs):
                 self._wake.notify()
             elif len(self._threads) < self._most:
-                self._made += 1
-                thread = threading.Thread(target=self._work, name=f"{self._name}-{self._made}", daemon=True)
+                number = heapq.heappop(self._numbers) if self._numbers else len(self._threads) + 1
+                name = f"{self._name}-{number}"
+                thread = threading.Thread(target=self._work, args=[number], name=name, daemon=True)
                 self._threads.add(thread)
                 thread.start()
 
@@ -59,16 +62,16 @@ class Workers:
         for thread in threads:
             thread.join(max(0.0, end - time.monotonic()))
 
-    def _work(self) -> None:
-        while (job := self._next()) is not None:
+    def _work(self, number: int) -> None:
+        while (job := self._next(number)) is not None:
             try:
                 job()
             except Exception:
-                _log.exception("a job of the PostgreSQL server failed")
+                _log.exception("a job of the gateway failed")
             # It holds a whole session: not until the next one comes.
             del job
 
-    def _next(self) -> Job | None:
+    def _next(self, number: int) -> Job | None:
         with self._wake:
             self._idle += 1
             try:
@@ -77,6 +80,7 @@ class Workers:
                 if self._jobs:
                     return self._jobs.popleft()
                 self._threads.discard(threading.current_thread())
+                heapq.heappush(self._numbers, number)
                 return None
             finally:
                 self._idle -= 1

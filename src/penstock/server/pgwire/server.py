@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import itertools
 import logging
 import socket
-import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
 from penstock.errors import SqlError
-from penstock.gateway.base import Client, Connection, Engine
-from penstock.gateway.pgwire import frontend, messages, requests
-from penstock.gateway.pgwire.channel import Channel, Gone
-from penstock.gateway.pgwire.protocol import PgSession
-from penstock.gateway.pgwire.rows import warm_up
-from penstock.gateway.pgwire.session import as_sql_error
-from penstock.gateway.pgwire.startup import Access, Greeted, Greeter, Key, within
-from penstock.gateway.pgwire.threads import Workers
-from penstock.gateway.settings import Settings
+from penstock.server.base import Client, Connection, Engine
+from penstock.server.network.budgets import CLIENTS, CONNECTION, Budget, Purse
+from penstock.server.network.certificates import Certificates, ServerCertificate
+from penstock.server.network.sockets import Listeners, Unauthenticated
+from penstock.server.network.threads import ThreadPool
+from penstock.server.pgwire.encode.rows import warm_up
+from penstock.server.pgwire.protocol import frontend, messages, requests
+from penstock.server.pgwire.protocol.channel import Channel, Gone
+from penstock.server.pgwire.protocol.startup import Authenticator, Greeted, Greeter, Key, within
+from penstock.server.pgwire.session.dispatch import PgSession
+from penstock.server.pgwire.session.session import as_sql_error
+from penstock.server.session_settings import Settings
 
 ALPN = "postgresql"
-_BACKLOG = 1024
 _TLS_RECORD = 0x16
 _CONTROL = 64
 _PATROL = 1.0
@@ -36,21 +36,25 @@ _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ClientLimits:
     """What clients can use up. Times are in seconds, sizes in bytes."""
 
     connections: int = 1000
     greeting: int = 200
-    """Connections that have not shown yet who they are; a newer one ends the oldest."""
+    """Connections that have not shown yet who they are; a newer one ends an older, see `Unauthenticated`."""
     authentication: float = 60.0
     message: int = frontend.MESSAGE_LIMIT
     keepalive: float = 60.0
+    connection_memory: int = CONNECTION
+    """What is kept for one client: statements, values, a message that comes in."""
+    client_memory: int = CLIENTS
+    """The same for all clients together."""
 
 
-_LIMITS = Limits()
+_LIMITS = ClientLimits()
 
 
-class _Guest:
+class _Connection:
     """A connection, from its first byte to its last."""
 
     def __init__(self, sock: socket.socket, address: str) -> None:
@@ -61,28 +65,33 @@ class _Guest:
         self.channel: Channel | None = None
 
     def release(self) -> None:
-        """Close the socket, if no channel has it."""
-        if self.channel is None or self.channel.never_made:
+        """Close the socket, if no channel has it.
+
+        A transport that has hardly begun with TLS does not close when it is told to: it sees the end so.
+        """
+        if self.channel is None:
             self.sock.close()
+        elif self.channel.never_made:
+            with contextlib.suppress(OSError):
+                self.sock.shutdown(socket.SHUT_RDWR)
 
 
 class PgServer:
     """Serves PostgreSQL clients from an engine. Belongs to the event loop in which it is started.
 
-    ``standby`` says why this server does not answer at the moment, None while it does. ``binding`` is
-    `penstock.gateway.access.scram.end_point` of the certificate in ``tls``, for SCRAM with channel binding.
+    ``standby`` says why this server does not answer at the moment, None while it does. ``tls`` knows the
+    protocol by the name `ALPN`.
     """
 
     def __init__(
         self,
         engine: Engine,
-        access: Access,
+        access: Authenticator,
         *,
         host: str = "127.0.0.1",
         port: int = 5432,
-        tls: ssl.SSLContext | None = None,
-        binding: bytes | None = None,
-        limits: Limits = _LIMITS,
+        tls: Certificates | None = None,
+        limits: ClientLimits = _LIMITS,
         standby: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._engine = engine
@@ -90,20 +99,18 @@ class PgServer:
         self._host = host
         self.port = port
         self._tls = tls
-        self._binding = binding
         self._limits = limits
+        self._budget = Budget(limits.client_memory, limits.connection_memory)
         self._standby = standby
-        self._listeners: list[socket.socket] = []
-        self._greeting: dict[_Guest, None] = {}
+        self._listeners: Listeners | None = None
+        self._greeting: Unauthenticated[_Connection] = Unauthenticated(limits.greeting)
         self._sessions: dict[int, tuple[Key, PgSession, Channel]] = {}
         self._numbers = itertools.count(1)
-        self._workers = Workers(limits.connections, "pgwire")
+        self._workers = ThreadPool(limits.connections, "pgwire")
         # Apart from the others: a cancel must not wait for what it cancels.
-        self._control = Workers(_CONTROL, "pgwire-control")
+        self._control = ThreadPool(_CONTROL, "pgwire-control")
         self._patrol: asyncio.Task[None] | None = None
         self._closing = False
-        if tls is not None:
-            tls.set_alpn_protocols([ALPN])
 
     @property
     def connections(self) -> int:
@@ -117,42 +124,21 @@ class PgServer:
     async def start(self) -> None:
         """Listen. With port 0 a free one is taken, and `port` tells which."""
         self._loop = asyncio.get_running_loop()
-        found = await self._loop.getaddrinfo(
-            self._host or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        for family, _, _, _, address in dict.fromkeys(found):
-            # With port 0 all addresses get the port that the first was given.
-            self._listen(family, (address[0], self.port, *address[2:]))
-        for listener in self._listeners:
-            self._loop.add_reader(listener, self._accept, listener)
+        self._listeners = Listeners(self._admit)
+        self.port = await self._listeners.start(self._host, self.port)
         self._patrol = self._loop.create_task(self._watch())
         # Not a daemon: a compiler should not be at work while the process ends.
         threading.Thread(target=warm_up, name="penstock-warm-up").start()
 
-    def _listen(self, family: int, address: tuple[object, ...]) -> None:
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            listener.setblocking(False)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            listener.bind(address)
-            listener.listen(_BACKLOG)
-        except OSError:
-            listener.close()
-            self._close_listeners()
-            raise
-        self._listeners.append(listener)
-        self.port = listener.getsockname()[1]
-
     async def stop(self) -> None:
         """Take no more clients, tell those that are in, and end what they run."""
         self._closing = True
-        self._close_listeners()
+        if self._listeners is not None:
+            self._listeners.close()
         if self._patrol is not None:
             self._patrol.cancel()
-        for guest in list(self._greeting):
-            self._dismiss(guest)
+        for incoming in self._greeting.all():
+            self._dismiss(incoming)
         await self.dismiss("terminating connection due to administrator command")
         await self._loop.run_in_executor(None, self._workers.close, 1.0)
         await self._loop.run_in_executor(None, self._control.close, 1.0)
@@ -167,107 +153,84 @@ class PgServer:
         while not leaving.keys().isdisjoint(self._sessions) and self._loop.time() < end:
             await asyncio.sleep(0.01)
 
-    def _close_listeners(self) -> None:
-        for listener in self._listeners:
-            self._loop.remove_reader(listener)
-            listener.close()
-        self._listeners.clear()
-
     # a connection comes
 
-    def _accept(self, listener: socket.socket) -> None:
-        for _ in range(_BACKLOG):
-            try:
-                sock, address = listener.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                    raise
-                # Nothing can be accepted until something is closed: to try at once would only burn time.
-                _log.warning("no connection can be accepted at the moment: %s", error)
-                self._loop.remove_reader(listener)
-                self._loop.call_later(1.0, self._accept_again, listener)
-                return
-            self._admit(sock, str(address[0]))
-
-    def _accept_again(self, listener: socket.socket) -> None:
-        if listener in self._listeners:
-            self._loop.add_reader(listener, self._accept, listener)
-
     def _admit(self, sock: socket.socket, address: str) -> None:
-        sock.setblocking(False)
         _keep_alive(sock, self._limits.keepalive)
-        if len(self._greeting) >= self._limits.greeting:
-            # Who is honest is greeted in no time; whoever waits longest is most likely not.
-            self._dismiss(next(iter(self._greeting)))
-        guest = _Guest(sock, address)
-        self._greeting[guest] = None
-        guest.timer = self._loop.call_later(self._limits.authentication, self._dismiss, guest)
+        incoming = _Connection(sock, address)
+        if (leaving := self._greeting.add(incoming, address)) is not None:
+            self._dismiss(leaving)
+        incoming.timer = self._loop.call_later(self._limits.authentication, self._dismiss, incoming)
         # Until a client says something it costs a socket and a timer.
-        self._loop.add_reader(sock, self._first_byte, guest)
+        self._loop.add_reader(sock, self._first_byte, incoming)
 
-    def _first_byte(self, guest: _Guest) -> None:
-        self._loop.remove_reader(guest.sock)
+    def _first_byte(self, incoming: _Connection) -> None:
+        self._loop.remove_reader(incoming.sock)
         try:
-            first = guest.sock.recv(1, socket.MSG_PEEK)
+            first = incoming.sock.recv(1, socket.MSG_PEEK)
         except OSError:
             first = b""
         if not first:
-            self._dismiss(guest)
+            self._dismiss(incoming)
             return
-        direct = first[0] == _TLS_RECORD and self._tls is not None
-        guest.task = self._loop.create_task(self._receive(guest, self._tls if direct else None))
+        shown = self._tls.now() if self._tls is not None else None
+        direct = first[0] == _TLS_RECORD and shown is not None
+        incoming.task = self._loop.create_task(self._receive(incoming, shown, direct=direct))
         # Also for one that is cancelled before it has begun.
-        guest.task.add_done_callback(lambda _: guest.release())
+        incoming.task.add_done_callback(lambda _: incoming.release())
 
-    def _dismiss(self, guest: _Guest) -> None:
+    def _dismiss(self, incoming: _Connection) -> None:
         """End a connection that has not come in."""
-        self._greeting.pop(guest, None)
-        if guest.timer is not None:
-            guest.timer.cancel()
-        if guest.task is not None:
-            guest.task.cancel()
-        elif guest.sock.fileno() >= 0:
-            self._loop.remove_reader(guest.sock)
-            guest.sock.close()
+        self._greeting.remove(incoming)
+        if incoming.timer is not None:
+            incoming.timer.cancel()
+        if incoming.task is not None:
+            incoming.task.cancel()
+        elif incoming.sock.fileno() >= 0:
+            self._loop.remove_reader(incoming.sock)
+            incoming.sock.close()
 
-    async def _receive(self, guest: _Guest, direct: ssl.SSLContext | None) -> None:
+    async def _receive(self, incoming: _Connection, shown: ServerCertificate | None, *, direct: bool) -> None:
         """Greet a client; it is left to its session at the end, or gone."""
-        channel = Channel(self._loop, frontend.Frontend(self._limits.message))
-        guest.channel = channel
+        # Apart from what the session keeps: that is full is told without hanging up.
+        purse = Purse(self._budget)
+        channel = Channel(self._loop, frontend.Frontend(self._limits.message, purse))
+        incoming.channel = channel
         last = b""
         handed = False
         try:
-            if guest.timer is not None:
-                guest.timer.cancel()
+            if incoming.timer is not None:
+                incoming.timer.cancel()
             await self._loop.connect_accepted_socket(
                 lambda: channel,
-                guest.sock,
-                ssl=direct,
+                incoming.sock,
+                ssl=shown.context if shown is not None and direct else None,
                 ssl_handshake_timeout=self._limits.authentication if direct else None,
             )
-            handed = await within(self._limits.authentication, self._converse(guest, channel, direct))
+            handed = await within(
+                self._limits.authentication, self._converse(incoming, channel, shown, purse)
+            )
         except (Gone, OSError, asyncio.CancelledError):
-            _log.debug("a client at %s left before it was let in", guest.address)
+            _log.debug("a client at %s left before it was let in", incoming.address)
         except Exception as error:
             last = messages.error_response(as_sql_error(error), severity="FATAL")
         finally:
-            self._greeting.pop(guest, None)
+            self._greeting.remove(incoming)
             if not handed:
                 channel.finish(last)
+                purse.close()
 
-    async def _converse(self, guest: _Guest, channel: Channel, direct: ssl.SSLContext | None) -> bool:
+    async def _converse(
+        self, incoming: _Connection, channel: Channel, shown: ServerCertificate | None, purse: Purse
+    ) -> bool:
         """Whether a session has taken over."""
-        if direct is not None:
-            _check_alpn(channel)
+        _check_alpn(channel)
         limits = self._limits
         greeter = Greeter(
             channel,
             self._access,
-            guest.address,
-            tls=self._tls,
-            binding=self._binding,
+            incoming.address,
+            tls=shown,
             timeout=limits.authentication,
             block=self._block,
         )
@@ -285,14 +248,16 @@ class PgServer:
         if why is not None:
             raise SqlError(why, sqlstate="57P03")
         greeted = await greeter.greet(opening, self._number())
-        client = Client(greeted.user, "pgwire", guest.address, greeted.settings.application_name)
+        client = Client(greeted.user, "pgwire", incoming.address, greeted.settings.application_name)
         connection = await self._connect(client, greeted.settings)
         if channel.lost or self._closing:
             self._control.run(connection.close)
             raise Gone
-        self._greeting.pop(guest, None)
-        self._welcome(greeted, PgSession(connection, channel), channel)
-        _log.debug("%s came in from %s", greeted.user.name, guest.address)
+        self._greeting.remove(incoming)
+        session = PgSession(connection, channel, Purse(self._budget))
+        session.on_close(purse.close)
+        self._welcome(greeted, session, channel)
+        _log.debug("%s came in from %s", greeted.user.name, incoming.address)
         return True
 
     async def _connect(self, client: Client, settings: Settings) -> Connection:
@@ -388,8 +353,9 @@ def _too_idle(session: PgSession, channel: Channel) -> None:
 
 
 def _check_alpn(channel: Channel) -> None:
-    chosen = channel.transport.get_extra_info("ssl_object").selected_alpn_protocol()
-    if chosen != ALPN:
+    """Whoever begins with TLS must mean PostgreSQL's protocol by it."""
+    direct = channel.transport.get_extra_info("ssl_object")
+    if direct is not None and direct.selected_alpn_protocol() != ALPN:
         raise requests.ProtocolError(
             f'received direct SSL connection request without ALPN protocol "{ALPN}"', fatal=True
         )

@@ -1,9 +1,11 @@
-"""The servers of a process: PostgreSQL's protocol, Flight and HTTP, in front of a door."""
+"""The servers of a process: PostgreSQL's protocol, Flight and HTTP. They ask the engine through a switch."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import resource
 import socket
 import threading
 from collections.abc import Callable, Coroutine
@@ -13,35 +15,35 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config import Config
 from penstock.errors import UsageError
-from penstock.gateway.access import Access
-from penstock.gateway.door import Door
+from penstock.server.access import Access
+from penstock.server.process.switch import EngineSwitch
 
 if TYPE_CHECKING:
-    import ssl
-
-    from penstock.gateway.flight.server import Reception
-    from penstock.gateway.web.sources import Sources
-    from penstock.tls import Tls
+    from penstock.server.flight.server import WorkerActions
+    from penstock.server.http.sources import Sources
 
 _PATIENCE = 30.0
+_OTHER_FILES = 3000
+"""File descriptors beside those of SQL clients: HTTP, Flight, strangers, Spark, files of results."""
+_log = logging.getLogger(__name__)
 
 
-class Front:
-    """Listens from `start` to `stop`. ``reception`` answers workers; a server without one takes none."""
+class ProtocolServers:
+    """Listens from `start` to `stop`. ``worker_actions`` answers workers; without it none can join."""
 
     def __init__(
         self,
         config: Config,
-        door: Door,
+        switch: EngineSwitch,
         access: Access,
         sources: Sources,
-        reception: Reception | None = None,
+        worker_actions: WorkerActions | None = None,
     ) -> None:
         self._config = config
-        self._door = door
+        self._switch = switch
         self._access = access
         self._sources = sources
-        self._reception = reception
+        self._worker_actions = worker_actions
         self._running = ExitStack()
         self._connections: Callable[[], int] = lambda: 0
         self.ports: dict[str, int] = {}
@@ -49,6 +51,7 @@ class Front:
 
     def start(self) -> None:
         """Take all ports, or none. Raises `UsageError` for one that cannot be had."""
+        _allow_files(self._config.serve.max_connections)
         with ExitStack() as started:
             self._pgwire(started)
             self._flight(started)
@@ -64,18 +67,22 @@ class Front:
         return self._connections()
 
     def _pgwire(self, started: ExitStack) -> None:
-        from penstock.gateway.pgwire.server import Limits, PgServer
+        from penstock.server.network.certificates import Certificates
+        from penstock.server.pgwire.server import ALPN, ClientLimits, PgServer
 
         serve, tls = self._config.serve, self._config.tls
         loop = started.enter_context(_Loop("penstock-pgwire"))
         server = PgServer(
-            self._door,
+            self._switch,
             self._access,
             host=serve.bind_address,
             port=serve.port,
-            tls=server_context(tls) if tls else None,
-            binding=_binding(tls) if tls else None,
-            limits=Limits(connections=serve.max_connections),
+            tls=Certificates(tls, ALPN) if tls else None,
+            limits=ClientLimits(
+                connections=serve.max_connections,
+                connection_memory=serve.connection_memory,
+                client_memory=serve.client_memory,
+            ),
         )
         try:
             loop.run(server.start())
@@ -84,10 +91,12 @@ class Front:
         started.callback(lambda: loop.run(server.stop()))
         self.ports["sql"] = server.port
         self._connections = lambda: server.connections
-        self._door.dismiss = lambda why: loop.run(server.dismiss(why))
+        self._switch.dismiss = lambda why: loop.run(server.dismiss(why))
 
     def _flight(self, started: ExitStack) -> None:
-        from penstock.gateway.flight import FlightSqlServer
+        from penstock.server.flight import FlightSqlServer
+        from penstock.server.flight.following import FollowingServer
+        from penstock.server.flight.open_statements import OpenStatements
 
         host, port = self._config.serve.bind_address, self._config.cluster.rpc_port
         try:
@@ -96,24 +105,30 @@ class Front:
             socket.create_server((host, port), family=family).close()
         except OSError as error:
             raise _taken("cluster.rpc_port", host, port, error) from error
-        server = FlightSqlServer(
-            self._door,
-            self._access,
-            host=host,
-            port=port,
-            tls=self._config.tls,
-            certificates=self._config.serve.client_certificates,
-            reception=self._reception,
-        )
+        tls = self._config.tls
+
+        def make(port: int, statements: OpenStatements | None) -> FlightSqlServer:
+            return FlightSqlServer(
+                self._switch,
+                self._access,
+                host=host,
+                port=port,
+                tls=tls,
+                certificates=self._config.serve.client_certificates,
+                worker_actions=self._worker_actions,
+                statements=statements,
+            )
+
+        server = make(port, None) if tls is None else FollowingServer(make, port, tls)
         started.callback(server.stop)
         self.ports["rpc"] = server.port
 
     def _web(self, started: ExitStack) -> None:
-        from penstock.gateway.web.server import WebServer
+        from penstock.server.http.server import WebServer
 
         serve = self._config.serve
         server = WebServer(
-            self._door,
+            self._switch,
             self._access,
             host=serve.bind_address,
             port=serve.web,
@@ -150,27 +165,25 @@ class _Loop:
         done.result(_PATIENCE)
 
 
-def server_context(tls: Tls) -> ssl.SSLContext:
-    """TLS for clients, many of which have no certificate: one that is shown is checked, none is needed."""
-    import ssl
-
-    context = tls.server_context()
-    context.verify_mode = ssl.CERT_OPTIONAL
-    return context
-
-
-def _binding(tls: Tls) -> bytes | None:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.serialization import Encoding
-
-    from penstock.gateway.access.scram import end_point
-
-    _, cert, _ = tls.credentials()
-    return end_point(x509.load_pem_x509_certificates(cert)[0].public_bytes(Encoding.DER))
-
-
 def _taken(setting: str, host: str, port: int, error: OSError) -> UsageError:
     return UsageError(
         f"cannot listen on {host}:{port}: {os.strerror(error.errno) if error.errno else error}",
         hint=f"is another server there? Choose another {setting}, or 0 for any that is free",
     )
+
+
+def _allow_files(connections: int) -> None:
+    """See that there are file descriptors for as many clients as are let in, as far as the system allows."""
+    needed = connections + _OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    if most < needed:
+        _log.warning(
+            "this process may open %d files, and serve.max_connections = %d needs about %d: raise the limit "
+            "(`ulimit -Hn`, or LimitNOFILE of systemd), or lower serve.max_connections",
+            most,
+            connections,
+            needed,
+        )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import tempfile
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
@@ -11,14 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.config import Config
-from penstock.gateway.base import User
+from penstock.server.base import User
+from penstock.server.process import scratch
 from penstock.storage import Storage
 from penstock.store.base import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.gateway.engine.engine import SparkEngine
+    from penstock.server.engine.engine import SparkEngine
+    from penstock.server.process.spark_supervisor import SparkSupervisor
+    from penstock.server.relations import Tables
+    from penstock.server.system import SystemTables
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +36,7 @@ class Service:
     """Answers statements from `start` to `stop`. ``folder`` is for what can be made again.
 
     ``users`` tells whom the shadow catalog should know, ``current`` what a user may do now. ``master`` and
-    ``conf`` come before what is configured.
+    ``conf`` come before what is configured. ``tell`` gets what people may want to know while it runs.
     """
 
     def __init__(
@@ -44,6 +50,7 @@ class Service:
         master: str | None = None,
         conf: Mapping[str, str] | None = None,
         current: Callable[[User], User] = lambda user: user,
+        tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._config = config
         self._store = store
@@ -52,13 +59,11 @@ class Service:
         self._current = current
         self._folder = folder
         master = master or config.spark.master
-        # A Connect server was started with settings of its own.
-        ours = {} if master.startswith("sc://") else _settings(config, folder)
-        self._spark_config = replace(
-            config.spark, master=master, conf={**ours, **config.spark.conf, **(conf or {})}
-        )
+        self._conf = conf or {}
+        self._master = master
+        self._tell = tell
         self._running = ExitStack()
-        self._spark: SparkSession | None = None
+        self._supervisor: SparkSupervisor | None = None
         self.problems: list[str] = []
         """What does not work, for people to read; statements are answered all the same."""
 
@@ -85,18 +90,15 @@ class Service:
 
     def _let_go(self) -> None:
         """Cancel what `start` waits for. The next job may begin a moment later: to be repeated."""
-        from penstock.spark.session import cancel_all
-
-        if self._spark is not None:
-            with suppress(Exception):
-                cancel_all(self._spark)
+        if self._supervisor is not None:
+            self._supervisor.let_go()
 
     def _start(self, started: ExitStack) -> SparkEngine:
-        from penstock.gateway.engine.engine import SparkEngine
-        from penstock.gateway.shadow import Shadow
-        from penstock.gateway.system import SystemTables
-        from penstock.gateway.tables import Tables
-        from penstock.spark import session
+        from penstock.server.engine.engine import SparkEngine
+        from penstock.server.engine.results.backpressure import Quotas
+        from penstock.server.process.spark_supervisor import SparkSupervisor
+        from penstock.server.shadow import Shadow
+        from penstock.server.system import SystemTables
 
         # Beside Spark, which takes longer.
         shadow = Shadow(self._folder / "shadow")
@@ -104,37 +106,77 @@ class Service:
         started.callback(shadow.stop)
         if shadow.problem is not None:
             self.problems.append(f"clients cannot look at the catalog: {shadow.problem}")
-        spark = session.start(self._spark_config, app_name="penstock-gateway")
-        started.callback(spark.stop)
-        self._spark = spark
+        local = scratch.make(Path(tempfile.gettempdir()), "spark")
+        started.callback(scratch.remove, local)
+        spool = self._spool(started)
         system = SystemTables(self._store, self._storage, self._config)
-        tables = Tables(
-            spark,
-            self._store,
-            self._storage,
-            self._config.tables,
-            roots(self._config),
-            [system],
+        self._supervisor = supervisor = SparkSupervisor(
+            lambda: self._session(local), lambda spark: self._tables(spark, system), self._tell
         )
-        started.callback(tables.close)
-        tables.follow()
+        started.callback(supervisor.stop)
+        now = supervisor.begin()
         serve = self._config.serve
         engine = SparkEngine(
-            spark,
-            tables,
-            spool=self._storage.location(SPOOL),
+            now.spark,
+            now.tables,
+            spool=spool,
             shadow=shadow,
             users=self._users,
             current=self._current,
             running=serve.max_running,
             queued=serve.max_queued,
-            timeout=serve.statement_timeout,
+            timeout=serve.statement_timeout or None,
+            quotas=Quotas(serve.spool_query, serve.spool_user, serve.spool_free),
+            row=serve.row_size,
         )
         started.callback(engine.stop)
         system.queries = engine.queries
         engine.refresh()
-        self.problems += [f"{'.'.join(name)} cannot be read: {why}" for name, why in tables.broken().items()]
+        supervisor.watch(engine)
+        started.callback(supervisor.rest)
+        broken = now.tables.broken().items()
+        self.problems += [f"{'.'.join(name)} cannot be read: {why}" for name, why in broken]
         return engine
+
+    def _spool(self, started: ExitStack) -> str:
+        """Where large results pass: on this machine if all tasks run here, else where all machines see it."""
+        from penstock.server.engine.results.spool import sweep
+        from penstock.spark.session import local_cores
+
+        shared = self._storage.location(SPOOL)
+        threading.Thread(target=sweep, args=[shared], name="penstock-sweep", daemon=True).start()
+        at_hand = local_cores(self._master) is not None
+        if at_hand or self._storage.local is not None:
+            parent = self._folder if at_hand else Path(shared)
+            folder = scratch.make(parent, "spool")
+            started.callback(scratch.remove, folder)
+            return str(folder)
+        own = f"{SPOOL}/{scratch.own_name('spool')}"
+        started.callback(_removed, self._storage, own)
+        return self._storage.location(own)
+
+    def _session(self, local: Path) -> SparkSession:
+        from penstock.spark import session
+
+        # A Connect server was started with settings of its own.
+        connect = self._master.startswith("sc://")
+        ours = {} if connect else _settings(self._config, self._folder, local)
+        configured = self._config.spark
+        conf = {**ours, **configured.conf, **self._conf}
+        return session.start(replace(configured, master=self._master, conf=conf), app_name="penstock-gateway")
+
+    def _tables(self, spark: SparkSession, system: SystemTables) -> Tables:
+        from penstock.server.relations import Tables
+
+        given = self._config.tables
+        tables = Tables(spark, self._store, self._storage, given, roots(self._config), [system])
+        tables.follow()
+        return tables
+
+
+def _removed(storage: Storage, prefix: str) -> None:
+    with suppress(Exception):
+        storage.delete(prefix)
 
 
 def roots(config: Config) -> tuple[str, ...]:
@@ -144,8 +186,12 @@ def roots(config: Config) -> tuple[str, ...]:
     return (str(config.path.parent if config.path else Path.cwd()),)
 
 
-def _settings(config: Config, folder: Path) -> dict[str, str]:
+def _settings(config: Config, folder: Path, local: Path) -> dict[str, str]:
     return {
+        # Where shuffles and what does not fit into memory go. Spark that is killed leaves them behind.
+        "spark.local.dir": str(local),
+        # A task that finds no memory fails alone, instead of ending the JVM and everybody's queries with it.
+        "spark.executor.killOnFatalError.depth": "0",
         # A result that turns out larger than this goes through files instead.
         "spark.driver.maxResultSize": str(config.serve.result_memory),
         # Otherwise ${env:NAME} inside of any statement would be replaced by what the server knows.

@@ -10,19 +10,19 @@ from contextlib import ExitStack
 
 from penstock.config import Config, cache_directory
 from penstock.errors import ConfigError
-from penstock.gateway.access import Access, Users
-from penstock.gateway.access.access import is_loopback
-from penstock.gateway.base import User
-from penstock.gateway.door import Door
-from penstock.gateway.front import Front
-from penstock.gateway.roles.board import workers
-from penstock.gateway.roles.coordinator import Coordinator
-from penstock.gateway.roles.reception import Reception
-from penstock.gateway.roles.worker import WorkerRole
-from penstock.gateway.roles.workers import Life
-from penstock.gateway.service import Service
-from penstock.gateway.web.metrics import Metric, one
-from penstock.gateway.web.sources import StoreSources
+from penstock.server.access import Access, Users
+from penstock.server.access.access import is_loopback
+from penstock.server.base import User
+from penstock.server.http.metrics import Metric, one
+from penstock.server.http.sources import StoreSources
+from penstock.server.process.listeners import ProtocolServers
+from penstock.server.process.service import Service
+from penstock.server.process.switch import EngineSwitch
+from penstock.server.roles.coordinator import Coordinator
+from penstock.server.roles.worker import WorkerRole
+from penstock.server.roles.worker_admission import WorkerAdmission
+from penstock.server.roles.worker_records import workers
+from penstock.server.roles.workers import Life
 from penstock.storage import Storage
 from penstock.store.base import Store
 
@@ -55,29 +55,30 @@ class Server:
     def run(self) -> None:
         """Serve until asked to stop."""
         config = self._config
-        door = Door("the server is starting up")
+        switch = EngineSwitch("the server is starting up")
         coordinates = config.serve.role == "coordinator"
-        reception = self._reception() if coordinates else None
+        admission = self._admission() if coordinates else None
         sources = _Sources(self._store, self._storage, config)
         with ExitStack() as running:
-            answer = reception.answer if reception is not None else None
-            front = Front(config, door, self._access, sources, answer)
-            front.start()
-            running.callback(front.stop)
-            sources.connections = front.connections
-            self._greet(front)
-            if reception is None:
-                self._alone(door)
+            answer = admission.answer if admission is not None else None
+            servers = ProtocolServers(config, switch, self._access, sources, answer)
+            servers.start()
+            running.callback(servers.stop)
+            sources.connections = servers.connections
+            self._announce(servers)
+            if admission is None:
+                self._alone(servers, switch)
             else:
-                self._lead(front, door, reception)
+                self._invite(servers)
+                self._lead(servers, switch, admission)
 
-    def _reception(self) -> Reception:
+    def _admission(self) -> WorkerAdmission:
         def is_user(name: str) -> bool:
             return self._users.find(name) is not None
 
-        return Reception(self._store, self._config.cluster, tls=self._config.tls, is_user=is_user)
+        return WorkerAdmission(self._store, self._config.cluster, tls=self._config.tls, is_user=is_user)
 
-    def _alone(self, door: Door) -> None:
+    def _alone(self, servers: ProtocolServers, switch: EngineSwitch) -> None:
         service = self._service(None, {})
         try:
             engine = service.start_unless(self._stopping.is_set)
@@ -88,14 +89,15 @@ class Server:
             raise
         try:
             self._report(service)
-            door.open(engine)
+            switch.open(engine)
+            self._invite(servers)
             self._tell("ready", {"ready": True})
             self._stopping.wait()
-            door.shut("the server is shutting down")
+            switch.shut("the server is shutting down")
         finally:
             service.stop()
 
-    def _lead(self, front: Front, door: Door, reception: Reception) -> None:
+    def _lead(self, servers: ProtocolServers, switch: EngineSwitch, admission: WorkerAdmission) -> None:
         host, spark = self._config.serve.bind_address, self._config.spark
         if host in _EVERYWHERE:
             raise ConfigError(
@@ -110,13 +112,13 @@ class Server:
         self._coordinator = Coordinator(
             self._config,
             self._store,
-            door,
-            reception,
+            switch,
+            admission,
             self._folder,
             self._service,
             lambda text: self._tell(text, {}),
-            name=_own_name(front.ports["sql"]),
-            addresses={name: f"{host}:{port}" for name, port in front.ports.items()},
+            name=_own_name(servers.ports["sql"]),
+            addresses={name: f"{host}:{port}" for name, port in servers.ports.items()},
             own_master=spark.master.startswith("local"),
         )
         if self._stopping.is_set():
@@ -133,6 +135,7 @@ class Server:
             master=master,
             conf=conf,
             current=self._access.current,
+            tell=lambda text: self._tell(text, {}),
         )
 
     def _known(self) -> Sequence[User]:
@@ -142,15 +145,21 @@ class Server:
         for problem in service.problems:
             self._tell(f"warning: {problem}", {"warning": problem})
 
-    def _greet(self, front: Front) -> None:
+    def _announce(self, servers: ProtocolServers) -> None:
+        """Where it listens: clients that come before it is ready are told to come again."""
+        ports = servers.ports
+        listening = f"SQL {ports['sql']}, Arrow {ports['rpc']}, web {ports['web']}"
+        host = self._config.serve.bind_address
+        self._tell(f"starting Spark; listening on {host}, ports: {listening}", {"ports": ports})
+
+    def _invite(self, servers: ProtocolServers) -> None:
+        """How to connect, when that works."""
         access = self._access
         host, scheme = self._config.serve.bind_address, "https" if self._config.tls else "http"
         shown = "127.0.0.1" if host in _EVERYWHERE else host
         user = "penstock" if access.trust("127.0.0.1") else "USER"
-        ports = front.ports
-        self._tell(
-            f"SQL   psql 'host={shown} port={ports['sql']} user={user} dbname=penstock'", {"ports": ports}
-        )
+        ports = servers.ports
+        self._tell(f"SQL   psql 'host={shown} port={ports['sql']} user={user} dbname=penstock'", {})
         self._tell(f"Arrow grpc{'+tls' if self._config.tls else ''}://{shown}:{ports['rpc']}", {})
         self._tell(f"web   {scheme}://{shown}:{ports['web']}/", {})
         self._tell(access.notice(), {"access": access.notice()})

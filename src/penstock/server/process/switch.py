@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from penstock.errors import SqlError
-from penstock.gateway.base import Client, Connection, Engine, QueryInfo, TableInfo, User
-from penstock.gateway.settings import Settings
+from penstock.server.base import Client, Connection, Engine, QueryInfo, TableInfo, User
+from penstock.server.session_settings import Settings
 
 
-class Door(Engine):
+class EngineSwitch(Engine):
     """Hands everything on to the engine behind it, while there is one. Safe for many threads."""
 
     def __init__(self, why: str) -> None:

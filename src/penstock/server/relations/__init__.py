@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.gateway.tables.provider import Provider
-from penstock.gateway.tables.relation import Relation
-from penstock.gateway.tables.tables import Tables
+from penstock.server.relations.relation import Provider, Relation
+from penstock.server.relations.relations import Tables
 
 __all__ = ["Provider", "Relation", "Tables"]

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock import inputs
-from penstock.claims import Board, CheckpointRef, PartitionView
+from penstock.batch import inputs
+from penstock.batch.runs import layout, manifests, runs
+from penstock.batch.runs.manifests import CheckpointManifest, SavedTable
+from penstock.batch.runs.runs import Run
+from penstock.control.claims import Board, CheckpointRef, PartitionView
+from penstock.core.names import is_name
+from penstock.core.ranges import Range
 from penstock.errors import CorruptFile, SqlError
-from penstock.names import is_name
-from penstock.ranges import Range
-from penstock.runner import layout, manifests, runs
-from penstock.runner.manifests import CheckpointManifest, SavedTable
-from penstock.runner.runs import Run
 from penstock.spark import files
 from penstock.spark.flow import Flow, Scan
 from penstock.storage import FileRecord, Storage
 from penstock.store import Store
-from penstock.tables import spark_schema
+from penstock.types.tables import spark_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,12 +44,21 @@ class Saved:
         storage = Storage(self.run.storage)
         records: list[FileRecord] = [f for _, saved in self.parts for f in saved.files]
         frame = files.read(storage, self.table, self.columns, records).frame(spark)
-        for rows, saved in self.parts:
-            if saved.input is not None:
-                scanned = _input(store, storage, self.run, saved, rows).frame(spark)
-                frame = scanned if not records else frame.unionByName(scanned)
-                records = records or [FileRecord("", 0, 0, "")]
+        for rows, saved in self._scanned():
+            scanned = _input(store, storage, self.run, saved, rows).frame(spark)
+            frame = scanned if not records else frame.unionByName(scanned)
+            records = records or [FileRecord("", 0, 0, "")]
         return frame.to(spark_schema(self.columns))
+
+    def _scanned(self) -> Iterator[tuple[Range, SavedTable]]:
+        """The parts whose rows are those of an input. One that each partition gets whole counts once."""
+        whole: set[str] = set()
+        for rows, saved in self.parts:
+            if saved.input is None or saved.input in whole:
+                continue
+            if saved.input != self.run.primary:
+                whole.add(saved.input)
+            yield rows, saved
 
 
 def find(store: Store, arguments: Sequence[str], readable: Callable[[str], bool]) -> Saved:
@@ -128,6 +137,6 @@ def _input(store: Store, storage: Storage, run: Run, saved: SavedTable, rows: Ra
     """Rows that were not saved again, because they are those of an input."""
     table = saved.input or ""
     registered = inputs.load(store, storage, run.registered.get(table, table))
-    wanted = rows if table == run.primary else Range(0, registered.total_rows)
+    wanted = rows if table == run.primary else registered.whole
     cut = partial(inputs.splits, registered, storage, wanted, _TASKS)
     return Flow.scan(table, Scan(saved.schema, lambda columns: cut(columns, saved.schema)))

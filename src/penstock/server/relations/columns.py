@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.gateway.tables.naming import backquoted
+from penstock.server.relations.naming import backquoted
+from penstock.types.postgres import is_interval
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -55,7 +56,10 @@ def parsed(columns: str) -> StructType:
 def _arrow_type(kind: DataType) -> pa.DataType:
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import to_arrow_type
+    from pyspark.sql.types import YearMonthIntervalType
 
+    if is_interval(kind) or isinstance(kind, YearMonthIntervalType):
+        return pa.month_day_nano_interval()
     try:
         return to_arrow_type(kind, timezone="UTC")
     except (PySparkException, TypeError):

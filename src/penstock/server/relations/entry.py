@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.errors import SqlError
-from penstock.gateway.tables import columns
-from penstock.gateway.tables.naming import shown
-from penstock.gateway.tables.relation import Key
-from penstock.gateway.tables.spec import Spec, ViewSpec
+from penstock.server.relations import columns
+from penstock.server.relations.naming import shown
+from penstock.server.relations.relation import Key
+from penstock.server.relations.spec import Spec, ViewSpec
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -22,8 +22,8 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A table or view on the shelf. With a ``problem`` it cannot be read, and that says why."""
+class TableEntry:
+    """A table or view that is kept. With a ``problem`` it cannot be read, and that says why."""
 
     key: Key
     kind: str
@@ -43,31 +43,31 @@ class Entry:
     tried: float = 0.0
 
 
-def covers(latest: Entry, entry: Entry) -> bool:
+def covers(latest: TableEntry, entry: TableEntry) -> bool:
     """Whether all columns of an entry are there as they were."""
     return latest is entry or all(latest.types.get(name) == kind for name, kind in entry.types.items())
 
 
-def shaped(entry: Entry, schema: StructType | None) -> Entry:
+def shaped(entry: TableEntry, schema: StructType | None) -> TableEntry:
     if schema is None:
         return replace(entry, columns=None, arrow=pa.schema([]), types={})
     return replace(entry, columns=schema, arrow=columns.arrow(schema), types=columns.ddl_types(schema))
 
 
-def tell(entry: Entry, before: SqlError | None) -> None:
+def tell(entry: TableEntry, before: SqlError | None) -> None:
     """Log a problem once, however often it is met again."""
     if entry.problem is not None and (before is None or before.what != entry.problem.what):
         _log.warning("%s: %s", shown(entry.key), entry.problem.what)
 
 
-def broken(entry: Entry) -> SqlError:
+def broken(entry: TableEntry) -> SqlError:
     """The error of whoever asks for an entry with a problem."""
     problem = entry.problem
     assert problem is not None
     return SqlError(problem.what, left=problem.left, hint=problem.hint, sqlstate=problem.sqlstate)
 
 
-def dependents(entries: Sequence[Entry], key: Key) -> Iterator[Entry]:
+def dependents(entries: Sequence[TableEntry], key: Key) -> Iterator[TableEntry]:
     """Views that refer to ``key`` directly."""
     for entry in entries:
         if isinstance(entry.spec, ViewSpec) and key in entry.spec.needs:

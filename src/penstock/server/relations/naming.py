@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from penstock.errors import SqlError
-from penstock.gateway.base import DATABASE, PUBLIC
-from penstock.gateway.tables.relation import Key
+from penstock.server.base import DATABASE, PUBLIC
+from penstock.server.relations.relation import Key
 
 SYSTEM_SCHEMAS = frozenset({"pg_catalog", "information_schema", "sys"})
 LONGEST = 63

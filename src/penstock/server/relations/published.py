@@ -12,22 +12,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.batch.runs import runs
+from penstock.batch.runs.output import Output
+from penstock.batch.runs.runs import Run
+from penstock.core.names import is_name
 from penstock.errors import PenstockError
-from penstock.gateway.tables.relation import Key
-from penstock.names import is_name
-from penstock.runner import runs
-from penstock.runner.output import Output
-from penstock.runner.runs import Run
+from penstock.server.relations.relation import Key
+from penstock.sinks.base import application
+from penstock.sinks.parquet.table import StreamTable
 from penstock.storage import Storage
 from penstock.store import Store
 from penstock.streams import registry
-from penstock.streams.observer import outputs_of
 from penstock.streams.registry import StreamRecord
-from penstock.streams.sinks.table import StreamTable
+from penstock.streams.views.observer import outputs_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.sinks.delta.reading import DeltaReading
 
 _FRESH = 1.0
 _SHARE = 20
@@ -50,6 +53,7 @@ class Publications:
         self._store, self._storage = store, storage
         self._lock = threading.Lock()
         self._schemas: dict[tuple[str, str], pa.Schema] = {}
+        self._deltas: dict[str, DeltaReading] = {}
         self._listed: dict[Key, pa.Schema] = {}
         self._names: frozenset[str] = frozenset()
         self._until = 0.0
@@ -73,9 +77,13 @@ class Publications:
         stream = registry.find(self._store, schema)
         if stream is None or stream.dropped or name not in outputs_of(stream):
             return None
-        table = StreamTable(self._store, self._storage, stream.name, stream.id, name)
         columns = self._of_stream(stream, name)
-        return None if columns is None else Published(key, columns, table.frame)
+        if columns is None:
+            return None
+        if (delta := self._delta(stream, name)) is not None:
+            return Published(key, columns, delta.frame)
+        table = StreamTable(self._store, self._storage, stream.name, stream.id, name)
+        return Published(key, columns, table.frame)
 
     def listed(self) -> dict[Key, pa.Schema]:
         """All of them with their columns, as they were at most about a second ago."""
@@ -93,8 +101,12 @@ class Publications:
         return self._names
 
     def places(self, chosen: Callable[[str], bool]) -> list[str]:
-        """Where the runs that are chosen by name put their files."""
-        return [run.output_storage.root for run in runs.every(self._store) if chosen(run.name)]
+        """Where the runs and streams that are chosen by name put their files, beside the storage."""
+        found = [run.output_storage.root for run in runs.every(self._store) if chosen(run.name)]
+        for stream in registry.every(self._store):
+            sinks = [output.get("sink", {}) for output in outputs_of(stream).values()]
+            found += [sink["location"] for sink in sinks if "location" in sink and chosen(stream.name)]
+        return found
 
     def _list(self) -> None:
         found: dict[Key, pa.Schema] = {}
@@ -123,6 +135,12 @@ class Publications:
         return self._schemas[known]
 
     def _of_stream(self, stream: StreamRecord, output: str) -> pa.Schema | None:
+        if (delta := self._delta(stream, output)) is not None:
+            # Others may write to it as well, and add columns.
+            try:
+                return delta.columns(application(stream.name, stream.id, output))
+            except PenstockError:
+                return None
         known = (f"{stream.name} {stream.id}", output)
         if known not in self._schemas:
             table = StreamTable(self._store, self._storage, stream.name, stream.id, output)
@@ -131,3 +149,16 @@ class Publications:
             except PenstockError:
                 return None
         return self._schemas[known]
+
+    def _delta(self, stream: StreamRecord, output: str) -> DeltaReading | None:
+        """The Delta table of an output, if it writes to one whose place can be told."""
+        sink = outputs_of(stream)[output].get("sink", {})
+        location = str(sink.get("location", ""))
+        # An URL with a password is kept without it, and so is of no use here.
+        if sink.get("kind") != "delta" or "***" in location:
+            return None
+        if location not in self._deltas:
+            from penstock.sinks.delta.reading import DeltaReading
+
+            self._deltas[location] = DeltaReading(location)
+        return self._deltas[location]

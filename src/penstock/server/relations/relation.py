@@ -1,10 +1,11 @@
-"""A relation that SQL can name, and the temporary views that stand for some of them while a query runs."""
+"""A relation that SQL can name, who provides those of the system, and temporary views that stand for some."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.server.base import User
 
 Key = tuple[str, str]
 """Schema and name."""
@@ -79,3 +82,17 @@ def _view_name(query: str, key: Key) -> str:
 
 def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name.lower())[:40]
+
+
+class Provider(ABC):
+    """A schema of system tables. Called from any thread, and asked anew for every query."""
+
+    schema: str
+
+    @abstractmethod
+    def tables(self) -> Mapping[str, pa.Schema]:
+        """The tables by name. Must not block."""
+
+    @abstractmethod
+    def rows(self, name: str, user: User) -> pa.Table:
+        """The rows of a table as they are now, as far as this user may see them, with exactly its schema."""

@@ -10,30 +10,30 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock.catalog import Catalog, Follower
-from penstock.catalog.manifest import HEAD
 from penstock.config import TableConfig
+from penstock.control.catalog import Catalog, Follower
+from penstock.control.catalog.manifest import HEAD
 from penstock.errors import PenstockError, SqlError
-from penstock.gateway.base import PUBLIC, TableInfo, User
-from penstock.gateway.tables import arrow_files, checkpoint, columns, formats, naming
-from penstock.gateway.tables.catalogued import Catalogued, key_of
-from penstock.gateway.tables.entry import Entry, broken
-from penstock.gateway.tables.paths import Roots, plain
-from penstock.gateway.tables.planning import Planner
-from penstock.gateway.tables.provider import Provider
-from penstock.gateway.tables.published import Publications
-from penstock.gateway.tables.relation import Bindings, Key, Relation
-from penstock.gateway.tables.shelf import Shelf
-from penstock.gateway.tables.spec import TableSpec, ViewSpec
+from penstock.server.base import PUBLIC, TableInfo, User
+from penstock.server.relations import checkpoint, columns, naming
+from penstock.server.relations.ddl.catalogued import Catalogued, key_of
+from penstock.server.relations.ddl.planning import SpecMaker
+from penstock.server.relations.entry import TableEntry, broken
+from penstock.server.relations.files import arrow_files, formats
+from penstock.server.relations.files.paths import Roots, plain
+from penstock.server.relations.published import Publications
+from penstock.server.relations.relation import Bindings, Key, Provider, Relation
+from penstock.server.relations.spark_tables import SparkTables
+from penstock.server.relations.spec import TableSpec, ViewSpec
 from penstock.storage import Storage
 from penstock.store import Store
-from penstock.tables import spark_schema
+from penstock.types.tables import spark_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.dialect.commands import CreateSchema, CreateTable, CreateView, Drop, Rename
+    from penstock.sql.statements.commands import CreateSchema, CreateTable, CreateView, Drop, Rename
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Tables:
     ) -> None:
         self._store, self._storage = store, storage
         self._bindings = Bindings()
-        self._shelf = Shelf(spark, self._bindings)
+        self._spark_tables = SparkTables(spark, self._bindings)
         self._published = Publications(store, storage)
         self._providers: dict[str, list[Provider]] = {}
         for provider in providers:
@@ -70,18 +70,18 @@ class Tables:
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._catalog = Catalog(store)
-        self._planner = Planner(self, self._shelf, Roots(roots, [storage.root]))
+        self._planner = SpecMaker(self, self._spark_tables, Roots(roots, [storage.root]))
         made = {key_of(table.name): partial(_configured_spec, table) for table in tables}
         self._configured = frozenset(schema for schema, _ in made)
-        self._shelf.put_files(made)
-        self._catalogued = Catalogued(self._shelf, self._planner, frozenset(made))
+        self._spark_tables.put_files(made)
+        self._catalogued = Catalogued(self._spark_tables, self._planner, frozenset(made))
         self._follower = Follower(store, self._catalogued)
         self.catch_up()
 
     @property
     def version(self) -> int:
         """Grows with everything that `listed` shows."""
-        return self._shelf.version + self._published.version + self._catalogued.changes
+        return self._spark_tables.version + self._published.version + self._catalogued.changes
 
     def provide(self, provider: Provider) -> None:
         """Add system tables."""
@@ -109,7 +109,7 @@ class Tables:
 
     def relation(self, key: Key, user: User) -> Relation | None:
         """The relation of this key, whoever may read it."""
-        if entry := self._shelf.find(key):
+        if entry := self._spark_tables.find(key):
             return self._of_entry(entry, user)
         for provider in self._providers.get(key[0], ()):
             schema = provider.tables().get(key[1])
@@ -156,7 +156,7 @@ class Tables:
             for provider in providers:
                 for table, schema in provider.tables().items():
                     found[name, table] = TableInfo(name, table, "system", schema)
-        for entry in self._shelf.entries():
+        for entry in self._spark_tables.entries():
             found[entry.key] = _listed(entry)
         return [found[key] for key in sorted(found) if self.readable(key[0], user)]
 
@@ -168,7 +168,9 @@ class Tables:
 
     def broken(self) -> Mapping[Key, str]:
         """Tables and views that cannot be read now, and why."""
-        return {each.key: each.problem.what for each in self._shelf.entries() if each.problem is not None}
+        return {
+            each.key: each.problem.what for each in self._spark_tables.entries() if each.problem is not None
+        }
 
     def readable(self, schema: str, user: User) -> bool:
         # What system tables show is decided row by row.
@@ -178,7 +180,7 @@ class Tables:
         """Where files are of tables that this user may not read: no way may lead to them."""
         if user.admin or user.schemas is None:
             return []
-        hidden = [entry for entry in self._shelf.entries() if not self.readable(entry.key[0], user)]
+        hidden = [entry for entry in self._spark_tables.entries() if not self.readable(entry.key[0], user)]
         places = [entry.spec.path for entry in hidden if isinstance(entry.spec, TableSpec)]
         return [*places, *self._published.places(lambda schema: not self.readable(schema, user))]
 
@@ -202,21 +204,21 @@ class Tables:
         ``columns`` are the names that the columns of a view's query have, where the client knows them
         otherwise than Spark does.
         """
-        from penstock.gateway.tables.changes import Changes
+        from penstock.server.relations.ddl.changes import CatalogChanges
 
-        return Changes(self, self._catalog, self._planner).create(
+        return CatalogChanges(self, self._catalog, self._planner).create(
             command, user, search_path, columns, dialect
         )
 
     def drop(self, command: Drop, *, user: User, search_path: Sequence[str] = (PUBLIC,)) -> list[str]:
         """Carry out a DROP; files stay. What comes back are notices."""
-        from penstock.gateway.tables.changes import Changes
+        from penstock.server.relations.ddl.changes import CatalogChanges
 
-        return Changes(self, self._catalog, self._planner).drop(command, user, search_path)
+        return CatalogChanges(self, self._catalog, self._planner).drop(command, user, search_path)
 
     def rename(self, command: Rename, *, user: User, search_path: Sequence[str] = (PUBLIC,)) -> list[str]:
         """Carry out an ALTER … RENAME; views that read it go on reading it. What comes back are notices."""
-        from penstock.gateway.tables.renaming import Renames
+        from penstock.server.relations.ddl.renaming import Renames
 
         return Renames(self, self._catalog, self._planner).rename(command, user, search_path)
 
@@ -237,7 +239,7 @@ class Tables:
         self._stopped.set()
         if self._thread is not None:
             self._thread.join(10)
-        self._shelf.close()
+        self._spark_tables.close()
 
     def _follow(self) -> None:
         cursor, mended, watched = 0, time.monotonic(), 0.0
@@ -247,10 +249,10 @@ class Tables:
                 self.catch_up()
                 self._published.listed()
                 if time.monotonic() - mended > _MEND_EVERY:
-                    self._shelf.mend()
+                    self._spark_tables.mend()
                     mended = time.monotonic()
                 if (begin := time.monotonic()) > watched:
-                    self._shelf.watch()
+                    self._spark_tables.watch()
                     watched = time.monotonic() + max(_WATCH_EVERY, _SHARE * (time.monotonic() - begin))
                 _, cursor = self._store.watch(HEAD, cursor, _POLL)
             except PenstockError as error:
@@ -264,11 +266,11 @@ class Tables:
 
     # for those who change and build
 
-    def entry(self, key: Key) -> Entry | None:
-        return self._shelf.find(key)
+    def entry(self, key: Key) -> TableEntry | None:
+        return self._spark_tables.find(key)
 
-    def entries(self) -> list[Entry]:
-        return self._shelf.entries()
+    def entries(self) -> list[TableEntry]:
+        return self._spark_tables.entries()
 
     def schema_statement(self, schema: str) -> str | None:
         """The name in the catalog of a schema that was created by SQL."""
@@ -283,12 +285,12 @@ class Tables:
         return schema in self._providers or naming.is_system(schema) or self._published.has_schema(schema)
 
     def _keys(self) -> Iterator[Key]:
-        yield from (entry.key for entry in self._shelf.entries())
+        yield from (entry.key for entry in self._spark_tables.entries())
         yield from self._published.listed()
         for name, providers in self._providers.items():
             yield from ((name, table) for provider in providers for table in provider.tables())
 
-    def _of_entry(self, entry: Entry, user: User) -> Relation:
+    def _of_entry(self, entry: TableEntry, user: User) -> Relation:
         if entry.problem is not None or entry.columns is None:
             raise broken(entry)
 
@@ -303,9 +305,9 @@ class Tables:
                     )
                 return found.bind(spark, query)
 
-            return self._shelf.bind(entry, spark, query, needed)
+            return self._spark_tables.bind(entry, spark, query, needed)
 
-        doubt = partial(self._shelf.doubt, entry.key)
+        doubt = partial(self._spark_tables.doubt, entry.key)
         return Relation(*entry.key, entry.kind, entry.arrow, entry.types, bind, self._bindings, doubt)
 
     def _of_provider(self, provider: Provider, key: Key, schema: pa.Schema, user: User) -> Relation:
@@ -326,7 +328,7 @@ class Tables:
         return Relation(*key, kind, schema, types, bind, self._bindings)
 
 
-def _listed(entry: Entry) -> TableInfo:
+def _listed(entry: TableEntry) -> TableInfo:
     info = TableInfo(*entry.key, entry.kind, entry.arrow)
     if not isinstance(entry.spec, ViewSpec):
         return info

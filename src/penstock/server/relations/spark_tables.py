@@ -21,12 +21,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.errors import SqlError
-from penstock.gateway.tables import arrow_files, columns, files
-from penstock.gateway.tables.entry import Entry, broken, covers, dependents, shaped, tell
-from penstock.gateway.tables.naming import backquoted, shown
-from penstock.gateway.tables.relation import Bindings, Key
-from penstock.gateway.tables.spec import Spec, TableSpec, ViewSpec, resolved, selected
-from penstock.gateway.tables.summary import UNKNOWN, summary
+from penstock.server.relations import columns
+from penstock.server.relations.entry import TableEntry, broken, covers, dependents, shaped, tell
+from penstock.server.relations.files import arrow_files, files
+from penstock.server.relations.files.summary import UNKNOWN, summary
+from penstock.server.relations.naming import backquoted, shown
+from penstock.server.relations.relation import Bindings, Key
+from penstock.server.relations.spec import Spec, TableSpec, ViewSpec, resolved, selected
 from penstock.spark.session import beside, is_connect
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ _OWN_SETTINGS = {
 Bind = Callable[[Key], str]
 
 
-class Shelf:
+class SparkTables:
     """Keeps entries. Changes are made by one thread at a time; anybody may look."""
 
     def __init__(self, spark: SparkSession, bindings: Bindings) -> None:
@@ -69,7 +70,7 @@ class Shelf:
         self._bindings = bindings
         self._lock = threading.RLock()
         # Replaced as a whole with each change, so that whoever looks need not wait for who builds.
-        self._entries: Mapping[Key, Entry] = {}
+        self._entries: Mapping[Key, TableEntry] = {}
         self._freshness = files.Freshness()
         self._verified: dict[Key, str] = {}
         """The files for which the columns of a table are known to be right."""
@@ -91,9 +92,9 @@ class Shelf:
             self.spark.sql(f"DROP DATABASE IF EXISTS {self.database} CASCADE")
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def put(self, key: Key, kind: str, make: Callable[[], Spec], statement: str = "") -> Entry:
+    def put(self, key: Key, kind: str, make: Callable[[], Spec], statement: str = "") -> TableEntry:
         """Build what ``make`` says, in the place of what has this key. A failure is kept as a problem."""
-        entry = Entry(key, kind, statement, make)
+        entry = TableEntry(key, kind, statement, make)
         with self._lock:
             built = self._built(entry)
             tell(built, None)
@@ -104,7 +105,7 @@ class Shelf:
 
     def put_files(self, made: Mapping[Key, Callable[[], Spec]]) -> None:
         """Build tables that need no others, several at once: each waits for a job that reads footers."""
-        entries = [Entry(key, "table", "", make) for key, make in made.items()]
+        entries = [TableEntry(key, "table", "", make) for key, make in made.items()]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             built = list(pool.map(self._built, entries))
         with self._lock:
@@ -117,10 +118,10 @@ class Shelf:
             self._entries = {other: entry for other, entry in self._entries.items() if other != key}
             self.version += 1
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[TableEntry]:
         return list(self._entries.values())
 
-    def find(self, key: Key) -> Entry | None:
+    def find(self, key: Key) -> TableEntry | None:
         """The entry, after an attempt to mend it if it has a problem and nobody has tried just now."""
         entry = self._entries.get(key)
         if entry is None or entry.problem is None or time.monotonic() - entry.tried < _MEND_EVERY:
@@ -137,7 +138,7 @@ class Shelf:
             self.version += mended.problem is None
             return mended
 
-    def bind(self, entry: Entry, spark: SparkSession, query: str, needed: Bind) -> str:
+    def bind(self, entry: TableEntry, spark: SparkSession, query: str, needed: Bind) -> str:
         """What to write in Spark SQL for an entry now; ``needed`` binds what a view refers to."""
         if entry.problem is not None:
             raise broken(entry)
@@ -194,7 +195,7 @@ class Shelf:
         self._doubts[key] = now + _DOUBT_EVERY
         return True
 
-    def _checked(self, entry: Entry, spec: TableSpec, now: str) -> Entry:
+    def _checked(self, entry: TableEntry, spec: TableSpec, now: str) -> TableEntry:
         """The entry; another one, if its files are others ``now`` and have other columns."""
         if not entry.seen or self._verified.get(entry.key) == now:
             return entry
@@ -207,7 +208,7 @@ class Shelf:
                 return entry
             return self._rebuilt(entry)
 
-    def _rebuilt(self, entry: Entry) -> Entry:
+    def _rebuilt(self, entry: TableEntry) -> TableEntry:
         """The entry with the columns that its files have now, and what reads it with it."""
         built = self._built(entry, again=True)
         if built.problem is not None:
@@ -227,7 +228,7 @@ class Shelf:
                 self._put_view(view)
         return built
 
-    def _put_view(self, view: Entry) -> None:
+    def _put_view(self, view: TableEntry) -> None:
         built = self._built(view)
         tell(built, view.problem)
         self._retire(view)
@@ -235,7 +236,9 @@ class Shelf:
         for each in list(dependents(self.entries(), view.key)):
             self._put_view(each)
 
-    def _bind_view(self, entry: Entry, spec: ViewSpec, spark: SparkSession, query: str, needed: Bind) -> str:
+    def _bind_view(
+        self, entry: TableEntry, spec: ViewSpec, spark: SparkSession, query: str, needed: Bind
+    ) -> str:
         names = {need: needed(need) for need in spec.needs}
         if entry.spark_name is not None:
             return entry.spark_name
@@ -249,7 +252,7 @@ class Shelf:
                 spark.conf.set(name, value)
             self._conformed.add(spark)
 
-    def _built(self, entry: Entry, *, again: bool = False) -> Entry:
+    def _built(self, entry: TableEntry, *, again: bool = False) -> TableEntry:
         entry = replace(entry, tried=time.monotonic(), spark_name=None, problem=None)
         try:
             entry = replace(entry, spec=entry.make())
@@ -262,7 +265,7 @@ class Shelf:
             known = columns.parsed(entry.spec.columns) if entry.spec and entry.spec.columns else None
             return shaped(replace(entry, problem=problem), known)
 
-    def _built_table(self, entry: Entry, spec: TableSpec, again: bool) -> Entry:
+    def _built_table(self, entry: TableEntry, spec: TableSpec, again: bool) -> TableEntry:
         files.check_there(spec.path)
         found = not spec.columns or bool(spec.seen)
         # Before the look, so that what changes meanwhile is looked at once more.
@@ -278,7 +281,7 @@ class Shelf:
         files.register(self.spark, name, spec, schema)
         return replace(shaped(entry, schema), spark_name=name)
 
-    def _built_view(self, entry: Entry, spec: ViewSpec) -> Entry:
+    def _built_view(self, entry: TableEntry, spec: ViewSpec) -> TableEntry:
         schema = columns.parsed(spec.columns)
         needs = [self._entries.get(need) for need in spec.needs]
         for need in needs:
@@ -308,7 +311,7 @@ class Shelf:
         plain = "__".join(re.sub(r"[^a-z0-9_]+", "_", part.lower())[:60] for part in key)
         return f"spark_catalog.{self.database}.{backquoted(f'{plain}__{next(self._numbers)}')}"
 
-    def _retire(self, entry: Entry | None) -> None:
+    def _retire(self, entry: TableEntry | None) -> None:
         now = time.monotonic()
         if entry is not None and entry.spark_name is not None:
             self._retired.append((now + _GRACE, entry.kind, entry.spark_name))

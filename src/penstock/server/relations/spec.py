@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import CatalogError
-from penstock.gateway.base import DATABASE
-from penstock.gateway.tables.naming import backquoted
-from penstock.gateway.tables.relation import Key
+from penstock.server.base import DATABASE
+from penstock.server.relations.naming import backquoted
+from penstock.server.relations.relation import Key
 
 _HEAD = re.compile(r"/\* penstock (\{.*?\}) \*/\n", re.DOTALL)
 _TICKED = r"`(?:[^`]|``)*`"

@@ -1,7 +1,7 @@
 """The role *coordinator*: one of several leads. It runs Spark's master and driver; the others stand by.
 
 Coordinators are a cluster of their own in the store, with the same lease and fencing as any. Whoever leads
-opens the door to clients and workers, and shuts it before another one may lead: a lost lease is known by the
+lets in clients and workers, and sends them away before another one may lead: a lost lease is known by the
 own clock, without the store.
 """
 
@@ -17,16 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock import __version__
-from penstock.cluster.model import Member
-from penstock.cluster.node import Node
 from penstock.config import Config
+from penstock.control.cluster.node import Node
+from penstock.control.cluster.rules.model import Member
 from penstock.errors import FencedError, PenstockError, TransientError, UsageError
-from penstock.gateway.door import Door
-from penstock.gateway.roles import processes
-from penstock.gateway.roles.board import WorkerBoard
-from penstock.gateway.roles.naming import ROLE, own_cluster
-from penstock.gateway.roles.reception import Reception
-from penstock.gateway.service import Service
+from penstock.server.process.service import Service
+from penstock.server.process.switch import EngineSwitch
+from penstock.server.roles import processes
+from penstock.server.roles.views import ROLE, own_cluster
+from penstock.server.roles.worker_admission import WorkerAdmission
+from penstock.server.roles.worker_records import WorkerBoard
 from penstock.store.base import Store
 
 _log = logging.getLogger(__name__)
@@ -56,8 +56,8 @@ class Coordinator:
         self,
         config: Config,
         store: Store,
-        door: Door,
-        reception: Reception,
+        switch: EngineSwitch,
+        admission: WorkerAdmission,
         folder: Path,
         serve: Callable[[str, Mapping[str, str]], Service],
         tell: Callable[[str], None],
@@ -68,14 +68,14 @@ class Coordinator:
     ) -> None:
         self._config = config
         self._store = store
-        self._door = door
-        self._reception = reception
+        self._switch = switch
+        self._admission = admission
         self._folder = folder
         self._serve = serve
         self._tell = tell
         self._own_master = own_master
         self._stopping = threading.Event()
-        # The JVM reads secrets when it starts, and stays when leadership goes and comes back.
+        # One for all JVMs of this process: workers that were let in know no other.
         self._secret = secrets.token_hex(32)
         member = Member(name, "", __version__, addresses=addresses, role=ROLE)
         self._node = Node(store, member, own_cluster(config.cluster), {}, {})
@@ -124,21 +124,21 @@ class Coordinator:
         lease = self._node.control.lease
         leader = lease.member if lease.owner else "nobody yet"
         if leader != told:
-            self._door.shut(f"this coordinator stands by: {leader} leads")
+            self._switch.shut(f"this coordinator stands by: {leader} leads")
             self._tell(f"standing by; leader: {leader}")
         return leader
 
     def _lead(self, token: int) -> None:
         self._tell(f"leading with token {token}")
-        self._door.shut("the coordinator is starting up")
+        self._switch.shut("the coordinator is starting up")
         folder = processes.working_folder(self._folder, "coordinator")
         term: _Term | None = None
         try:
             term = self._begin(folder, token)
             self._watch(token, term)
         finally:
-            self._door.shut("this coordinator does not lead any more")
-            self._reception.close()
+            self._switch.shut("this coordinator does not lead any more")
+            self._admission.close()
             if term is not None:
                 term.service.stop()
                 if term.master is not None:
@@ -156,7 +156,7 @@ class Coordinator:
         try:
             board = WorkerBoard(self._store, self._node.member.id, token)
             # Workers may come while the driver still starts.
-            self._reception.open(url, self._secret, board)
+            self._admission.open(url, self._secret, board)
             host = serve.bind_address
             conf = {
                 **processes.secure(self._secret),
@@ -173,11 +173,11 @@ class Coordinator:
         return _Term(master, service)
 
     def _open(self, service: Service, token: int) -> None:
-        """Start the service and open the door, unless this coordinator should not lead any more by then."""
+        """Start the service and let clients in, unless this coordinator should not lead any more by then."""
         engine = service.start_unless(lambda: self._stopping.is_set() or not self._leads(token))
         for problem in service.problems:
             self._tell(f"warning: {problem}")
-        self._door.open(engine)
+        self._switch.open(engine)
 
     def _watch(self, token: int, term: _Term) -> None:
         waited = 0.0
@@ -192,7 +192,7 @@ class Coordinator:
             if waited >= _SWEEP_EVERY:
                 waited = 0.0
                 with suppress(PenstockError):
-                    self._reception.sweep()
+                    self._admission.sweep()
 
     def _leads(self, token: int) -> bool:
         leadership = self._node.leadership

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from penstock.errors import TransientError
 from penstock.spark import java
+from penstock.spark.session import AUTHENTICATED
 
 REGISTERED = r"Successfully registered with master"
 """What a worker says when it belongs to its master."""
@@ -153,10 +154,8 @@ def start_worker(
 def secure(secret: str) -> dict[str, str]:
     """Settings by which the parts of a cluster know each other, and by which nobody else can listen."""
     return {
-        "spark.authenticate": "true",
+        **AUTHENTICATED,
         "spark.authenticate.secret": secret,
-        "spark.network.crypto.enabled": "true",
-        "spark.network.crypto.saslFallback": "false",
         # A way to submit programs without any authentication, open by default.
         "spark.master.rest.enabled": "false",
         "spark.master.ui.killEnabled": "false",

@@ -7,12 +7,19 @@ people who use SQL: so a worker sends its own, proves that it has the key, and m
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from penstock.config.tls import (
+    Tls,
+    certificates,
+    check_dates,
+    common_name,
+    private_key,
+    shows_clients,
+    signers_of,
+)
 from penstock.errors import ConfigError, SqlError
-from penstock.tls import Tls, certificates, check_dates, common_name, private_key, signer_of
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
@@ -50,29 +57,23 @@ def check(tls: Tls, request: Mapping[str, Any], worker: str, is_user: Callable[[
         own, *chain = certificates("it", str(request["certificate"]).encode(), "")
         signature = base64.b64decode(str(request["signature"]), validate=True)
         trusted = certificates("the CA", ca, "")
+        signers = signers_of(own, chain, trusted)
         check_dates("the worker's certificate", own, "`penstock certs rotate` it")
-    except (KeyError, ConfigError, binascii.Error) as error:
+        for signer in signers:
+            check_dates(f"its CA {common_name(signer)}", signer, "")
+        client = shows_clients(own)
+    except (KeyError, ConfigError, ValueError) as error:
         what = error.what if isinstance(error, ConfigError) else "it is not complete"
         raise _refused(f"its certificate cannot be used: {what}") from None
-    if not _is_trusted(own, chain, trusted):
+    if not signers:
         raise _refused("its certificate is not of this cluster's CA")
+    if not client:
+        raise _refused("its certificate is for servers alone")
     if not _is_signed(own, signature, _text(str(request["nonce"]), worker)):
         raise _refused("it does not have the key of its certificate")
     name = common_name(own)
     if not name or is_user(name):
         raise _refused(f"its certificate is that of the user {name!r}")
-
-
-def _is_trusted(own: Certificate, chain: list[Certificate], trusted: list[Certificate]) -> bool:
-    """Whether a CA that we trust signed it, directly or through what it brings along."""
-    for _ in range(len(chain) + 1):
-        if signer_of(own, trusted) is not None:
-            return True
-        between = signer_of(own, chain)
-        if between is None:
-            return False
-        own = between
-    return False
 
 
 def _is_signed(own: Certificate, signature: bytes, text: bytes) -> bool:

@@ -1,15 +1,21 @@
-"""Coordinators and workers as people see them, read from the store."""
+"""Coordinators and workers as people see them, read from the cluster that coordinators form in the store."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from penstock.cluster.observer import Observer
 from penstock.config import ClusterConfig
-from penstock.gateway.roles.board import WorkerView, workers
-from penstock.gateway.roles.naming import own_cluster
-from penstock.gateway.roles.workers import Life
+from penstock.control.cluster.views.observer import Observer
+from penstock.server.roles.worker_records import WorkerView, workers
+from penstock.server.roles.workers import Life
 from penstock.store.base import Store
+
+ROLE = "coordinator"
+
+
+def own_cluster(config: ClusterConfig) -> ClusterConfig:
+    """The cluster of the coordinators that belong to the cluster of ``config``."""
+    return replace(config, name=f"{config.name}.gateway", vnodes=1)
 
 
 @dataclass(frozen=True, slots=True)

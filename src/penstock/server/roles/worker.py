@@ -18,12 +18,12 @@ from typing import Any
 
 from penstock import __version__
 from penstock.config import Config
+from penstock.config.tls import Tls
 from penstock.errors import ConfigError, PeerUnreachable, PenstockError
-from penstock.gateway.roles import processes
-from penstock.gateway.roles.proof import prove
-from penstock.gateway.roles.reception import BEAT, CHALLENGE, JOIN, LEAVE
-from penstock.gateway.roles.workers import Offer
-from penstock.tls import Tls
+from penstock.server.roles import processes
+from penstock.server.roles.proof import prove
+from penstock.server.roles.worker_admission import BEAT, CHALLENGE, JOIN, LEAVE
+from penstock.server.roles.workers import Offer
 
 _log = logging.getLogger(__name__)
 

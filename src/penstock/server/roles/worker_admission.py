@@ -13,18 +13,17 @@ import logging
 import secrets
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
 from penstock.config import ClusterConfig
+from penstock.config.tls import Tls
+from penstock.core.clocks import wall_clock
 from penstock.errors import PenstockError, SqlError, StoreUnavailable, UsageError
-from penstock.gateway.roles import proof
-from penstock.gateway.roles.board import WorkerBoard, join_token
-from penstock.gateway.roles.workers import Offer, Worker, Workers
-from penstock.stamps import wall_clock
+from penstock.server.roles import proof
+from penstock.server.roles.worker_records import WorkerBoard, join_token
+from penstock.server.roles.workers import Offer, Worker, Workers
 from penstock.store.base import Store
-from penstock.tls import Tls
 
 _log = logging.getLogger(__name__)
 
@@ -33,11 +32,10 @@ JOIN = "penstock.join"
 BEAT = "penstock.heartbeat"
 LEAVE = "penstock.leave"
 _LARGEST = 32 << 10
-_NONCES = 1000
 _NONCE_LIVES = 60.0
 
 
-class Reception:
+class WorkerAdmission:
     """Lets workers in while this coordinator leads. Safe for many threads.
 
     ``open`` and ``close`` say when it does; in between, workers are told who else may lead.
@@ -57,8 +55,9 @@ class Reception:
         self._tls = tls
         self._is_user = is_user
         self._clock = clock
-        self._nonces: OrderedDict[str, float] = OrderedDict()
-        self._keys: dict[tuple[str, int], str] = {}
+        self._own = secrets.token_bytes(32)
+        self._spent: dict[str, float] = {}
+        self._keys: dict[str, tuple[int, str]] = {}
         self._lock = threading.Lock()
         self._workers = Workers(config.dead_after)
         self._board: WorkerBoard | None = None
@@ -121,7 +120,10 @@ class Reception:
 
     def _join(self, board: WorkerBoard, request: dict[str, Any]) -> dict[str, Any]:
         try:
-            offer = Offer(**request["offer"])
+            given = request["offer"]
+            if not (isinstance(given["host"], str) and isinstance(given["cores"], int)):
+                raise TypeError("its host or its cores")
+            offer = Offer(**given)
             worker = self._workers.join(offer, self._clock(), wall_clock("seconds"))
         except (KeyError, TypeError) as error:
             raise SqlError(f"no offer of a worker: {error}", sqlstate="22023") from None
@@ -129,7 +131,8 @@ class Reception:
             raise SqlError(error.what, sqlstate="22023", hint=error.hint) from error
         board.show(worker)
         _log.info("worker %s on %s joins with %s cores", offer.id, offer.host, offer.cores or "all")
-        key = self._keys[offer.id, worker.number] = secrets.token_urlsafe(24)
+        key = secrets.token_urlsafe(24)
+        self._keys[offer.id] = worker.number, key
         told = {"number": worker.number, "key": key, "heartbeat_every": self._config.heartbeat_every}
         return {**self._invitation, **told}
 
@@ -139,40 +142,58 @@ class Reception:
                 board.show(worker)
 
     def _is_known(self, name: str, number: int, key: str) -> bool:
-        right = self._keys.get((name, number), "")
-        return bool(right) and hmac.compare_digest(key.encode(errors="replace"), right.encode())
+        given, right = self._keys.get(name, (0, ""))
+        return given == number and bool(right) and hmac.compare_digest(key.encode(), right.encode())
 
     def _challenge(self) -> str:
-        """Something that was never signed before, and is good for one join, soon."""
+        """Something that was never signed before, and is good for one join, soon.
+
+        Anybody may ask for it, as often as they like: so nothing is kept of it before it was signed.
+        """
+        text = f"{secrets.token_urlsafe(24)}.{round((self._clock() + _NONCE_LIVES) * 1000)}"
+        return f"{text}.{self._sealed(text)}"
+
+    def _sealed(self, text: str) -> str:
+        return hmac.digest(self._own, text.encode(), "sha256").hex()
+
+    def _check_nonce(self, nonce: str) -> float:
+        """Until when the challenge is good; raise `SqlError` 28000 for one that is not."""
+        text, _, seal = nonce.rpartition(".")
+        ours = hmac.compare_digest(seal.encode(), self._sealed(text).encode())
+        until = int(text.rpartition(".")[2]) / 1000 if ours else 0.0
+        if self._clock() >= until:
+            raise SqlError("the challenge that was signed is not ours, or too old", sqlstate="28000")
+        return until
+
+    def _spend(self, nonce: str, until: float) -> None:
         with self._lock:
-            nonce = secrets.token_urlsafe(24)
-            self._nonces[nonce] = self._clock() + _NONCE_LIVES
-            while len(self._nonces) > _NONCES:
-                self._nonces.popitem(last=False)
-            return nonce
+            now = self._clock()
+            self._spent = {each: end for each, end in self._spent.items() if end > now}
+            if nonce in self._spent:
+                raise SqlError("the challenge that was signed is not ours, or too old", sqlstate="28000")
+            self._spent[nonce] = until
 
     def _check(self, request: dict[str, Any]) -> None:
         """Raise `SqlError` 28000 unless whoever wants to join may."""
         if self._tls is None or "certificate" not in request:
             self._check_token(str(request.get("token", "")))
             return
-        with self._lock:
-            until = self._nonces.pop(str(request.get("nonce", "")), 0.0)
-        if self._clock() >= until:
-            raise SqlError("the challenge that was signed is not ours, or too old", sqlstate="28000")
+        nonce = str(request.get("nonce", ""))
+        until = self._check_nonce(nonce)
         offer = request.get("offer")
         worker = str(offer.get("id", "")) if isinstance(offer, dict) else ""
         try:
             proof.check(self._tls, request, worker, self._is_user)
         except StoreUnavailable as error:
             raise SqlError(error.what, sqlstate="57P03", hint=error.hint) from error
+        self._spend(nonce, until)
 
     def _check_token(self, token: str) -> None:
         try:
             right = join_token(self._store)
         except PenstockError as error:
             raise SqlError(error.what, sqlstate="57P03", hint=error.hint) from error
-        if not hmac.compare_digest(token.encode(errors="replace"), right.encode()):
+        if not hmac.compare_digest(token.encode(), right.encode()):
             raise SqlError(
                 "the join token is not the one of this cluster",
                 sqlstate="28000",
@@ -184,10 +205,16 @@ def _parsed(body: bytes) -> dict[str, Any]:
     try:
         if len(body) > _LARGEST:
             raise ValueError("it is too long")
-        request = json.loads(body)
+        request = json.loads(body, parse_constant=_no_number)
         if not isinstance(request, dict):
             raise ValueError("it is no object")
         int(request.get("number", 0))
-    except (ValueError, TypeError, RecursionError) as error:
+        # Half a character can be written in JSON, and nowhere else.
+        json.dumps(request, ensure_ascii=False).encode()
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise SqlError(f"the request of a worker cannot be read: {error}", sqlstate="22023") from None
     return request
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")

@@ -11,9 +11,9 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from penstock.core.clocks import wall_clock
 from penstock.errors import CorruptFile, LeadershipLost
-from penstock.gateway.roles.workers import Worker
-from penstock.stamps import wall_clock
+from penstock.server.roles.workers import Worker
 from penstock.store.base import Store
 
 _WORKERS = "gateway/workers/"

@@ -9,8 +9,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
+from penstock.core.names import RULE, is_name
 from penstock.errors import UsageError
-from penstock.names import RULE, is_name
 
 
 class Life(enum.StrEnum):

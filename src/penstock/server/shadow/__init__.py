@@ -5,8 +5,8 @@ Rows of system tables come with the statement that asks for them.
 
 from __future__ import annotations
 
-from penstock.gateway.shadow.description import Description
-from penstock.gateway.shadow.feeding import TooManyRows
-from penstock.gateway.shadow.shadow import Shadow
+from penstock.server.shadow.feeding import TooManyRows
+from penstock.server.shadow.postgres.link import Description
+from penstock.server.shadow.shadow import Shadow
 
 __all__ = ["Description", "Shadow", "TooManyRows"]

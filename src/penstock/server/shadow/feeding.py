@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from penstock.gateway.shadow.link import literal, quoted
-from penstock.gateway.shadow.values import text
+from penstock.server.shadow.postgres.link import literal, quoted
+from penstock.server.shadow.values import text
 
 if TYPE_CHECKING:
     Key = tuple[str, str]

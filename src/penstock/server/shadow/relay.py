@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.errors import PeerUnreachable, SqlError
-from penstock.gateway import types
-from penstock.gateway.base import Column, Relay
-from penstock.gateway.shadow.link import Link
-from penstock.gateway.shadow.texts import array
+from penstock.server.base import Relay
+from penstock.server.shadow.postgres.link import Link
+from penstock.server.shadow.texts import array
+from penstock.types import postgres
+from penstock.types.postgres import Column
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGresult
@@ -219,7 +220,7 @@ class ShadowRelay(Relay):
 
 def _narrowed(column: Column, values: Sequence[bytes | None]) -> Column:
     """A numeric without a precision, with as many digits behind the point as PostgreSQL shows."""
-    if column.oid != types.NUMERIC or column.typmod >= 0:
+    if column.oid != postgres.NUMERIC or column.typmod >= 0:
         return column
     scale = max((len(value.partition(b".")[2]) for value in values if value), default=0)
     return replace(column, type=pa.decimal128(38, scale)) if scale < column.type.scale else column

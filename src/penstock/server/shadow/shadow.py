@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 import threading
@@ -13,23 +14,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock.errors import PeerUnreachable, PenstockError, SqlError
-from penstock.gateway import types
-from penstock.gateway.base import Column, Relay, TableInfo, User
-from penstock.gateway.shadow import feeding, programs
-from penstock.gateway.shadow.catalog import Catalog
-from penstock.gateway.shadow.cluster import Cluster
-from penstock.gateway.shadow.description import Description, described
-from penstock.gateway.shadow.link import Link, quoted
-from penstock.gateway.shadow.older import renewed
-from penstock.gateway.shadow.pool import Pool
-from penstock.gateway.shadow.programs import CannotServe
-from penstock.gateway.shadow.relay import ShadowRelay
-from penstock.gateway.shadow.values import dump
+from penstock.server.base import Relay, TableInfo, User
+from penstock.server.shadow import feeding
+from penstock.server.shadow.catalog import session_tables
+from penstock.server.shadow.catalog.catalog import ShadowCatalog
+from penstock.server.shadow.catalog.session_tables import renewed
+from penstock.server.shadow.postgres import programs
+from penstock.server.shadow.postgres.link import Description, Link, described, quoted
+from penstock.server.shadow.postgres.pool import Pool
+from penstock.server.shadow.postgres.programs import CannotServe
+from penstock.server.shadow.postgres.server import PostgresServer
+from penstock.server.shadow.relay import ShadowRelay
+from penstock.server.shadow.values import dump
+from penstock.types import postgres
+from penstock.types.postgres import Column
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.gateway.settings import Settings
+    from penstock.server.session_settings import Settings
 
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -40,6 +43,8 @@ _RESTARTS = 3
 _RESTARTS_WITHIN = 60.0
 _TIMEOUT = 300.0
 _INDETERMINATE = "42P18"
+_UNTYPED = 100
+"""So many parameters may have a place that says nothing of their type."""
 _NUMBERED = re.compile(r"\$(\d+)")
 
 
@@ -58,8 +63,8 @@ class Shadow:
         self._folder = folder
         self._programs = folder_of_programs
         self._lock = threading.RLock()
-        self._cluster: Cluster | None = None
-        self._catalog: Catalog | None = None
+        self._cluster: PostgresServer | None = None
+        self._catalog: ShadowCatalog | None = None
         self._pool = Pool(self._connect, connections)
         # Of their own: to describe takes a millisecond, and must not wait for what runs for minutes.
         self._describers = Pool(self._connect, max(2, connections // 2))
@@ -75,10 +80,10 @@ class Shadow:
             if self._cluster is not None:
                 return
             try:
-                cluster = Cluster(self._folder, programs.find(self._programs))
+                cluster = PostgresServer(self._folder, programs.find(self._programs))
                 self._cluster = cluster
                 cluster.start()
-                self._catalog = Catalog(cluster.owner)
+                self._catalog = ShadowCatalog(cluster.owner)
                 self.problem = None
             except (PenstockError, OSError) as error:
                 self._unusable(error)
@@ -115,13 +120,14 @@ class Shadow:
 
         A parameter of type 0 gets the type that its place asks for, or else text.
         """
-        given = tuple(0 if oid == types.UNKNOWN else oid for oid in parameters)
+        given = tuple(0 if oid == postgres.UNKNOWN else oid for oid in parameters)
         key = (sql, given, settings.search_path, user, self.version)
         with self._remembering:
             if (known := self._described.get(key)) is not None:
                 self._described.move_to_end(key)
                 return known
-        described = self._tried(lambda: self._describe(renewed(sql), given, user, settings))
+        text = session_tables.queried(renewed(sql))
+        described = self._tried(lambda: self._describe(text, given, user, settings))
         if len(sql) <= _LONG:
             with self._remembering:
                 self._described[key] = described
@@ -146,17 +152,19 @@ class Shadow:
         ``rows`` are what its system tables hold; raises `TooManyRows`. With ``exact``, batches have the types
         of ``columns`` also where PostgreSQL's types leave them open.
         """
-        oids = [types.TEXT if oid == types.UNKNOWN else oid for oid in parameters]
+        oids = [postgres.TEXT if oid == postgres.UNKNOWN else oid for oid in parameters]
         oids += [0] * (len(values) - len(oids))
         wanted = _session(settings)
+        before = [feeding.statements(rows)] if rows else []
+        before.append(session_tables.statements(sql, settings.session_rows))
         return ShadowRelay(
             lambda: self._tried(lambda: self._taken(self._pool, user, wanted)),
             self._returned,
             self._revive,
-            (renewed(sql), oids, [dump(value) for value in values]),
+            (session_tables.queried(renewed(sql)), oids, [dump(value) for value in values]),
             None if columns is None else tuple(columns),
             exact=exact,
-            before=feeding.statements(rows) if rows else "",
+            before="; ".join(filter(None, before)),
         )
 
     # ---------------------------------------------------------------- how
@@ -165,7 +173,7 @@ class Shadow:
         link = self._taken(self._describers, user, _session(settings))
         try:
             given = list(parameters)
-            while True:
+            for tried in itertools.count():
                 try:
                     return described(link.describe(sql, given))
                 except SqlError as error:
@@ -173,8 +181,13 @@ class Shadow:
                     place = int(number[1]) if number and error.sqlstate == _INDETERMINATE else 0
                     if not 0 < place <= 0xFFFF or (place <= len(given) and given[place - 1]):
                         raise
+                    if tried >= _UNTYPED:
+                        # PostgreSQL names one at a time, and reads the whole statement for each.
+                        error.hint = "Cast the parameters: $1::text."
+                        raise
                     given += [0] * (place - len(given))
-                    given[place - 1] = types.TEXT
+                    given[place - 1] = postgres.TEXT
+            raise AssertionError
         finally:
             self._describers.give(link)
 
@@ -214,7 +227,7 @@ class Shadow:
         except CannotServe as error:
             raise PeerUnreachable(error.what) from error
 
-    def _usable(self) -> Catalog:
+    def _usable(self) -> ShadowCatalog:
         if self._catalog is None or self.problem is not None:
             raise self._refused()
         return self._catalog

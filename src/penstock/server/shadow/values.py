@@ -9,6 +9,7 @@ from decimal import Decimal
 from uuid import UUID
 
 from penstock.errors import SqlError
+from penstock.sql.parse.interval_input import Parts
 
 _BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:+-")
 
@@ -39,12 +40,18 @@ def text(value: object) -> str:
             return value.isoformat(" ")
         case date() | time():
             return value.isoformat()
-        case timedelta():
-            # A sign on each part: in one of PostgreSQL's styles the first sign would count for all.
-            return f"{value.days:+d} days {value.seconds:+d}.{value.microseconds:06d} seconds"
+        case timedelta() | Parts():
+            return _interval(value)
         case list() | tuple():
             return _array(value)
     raise SqlError(f"a parameter cannot be a {type(value).__name__}", sqlstate="22P02")
+
+
+def _interval(value: timedelta | Parts) -> str:
+    # A sign on each part: in one of PostgreSQL's styles the first sign would count for all.
+    if isinstance(value, Parts):
+        return f"{value.months:+d} mons {value.days:+d} days {value.micros:+d} microseconds"
+    return f"{value.days:+d} days {value.seconds:+d}.{value.microseconds:06d} seconds"
 
 
 def _array(values: Sequence[object]) -> str:

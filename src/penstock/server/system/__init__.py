@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from penstock.gateway.system.provider import SystemTables
+from penstock.server.system.provider import SystemTables
 
 __all__ = ["SystemTables"]

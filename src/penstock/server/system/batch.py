@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from penstock.claims import Board, State
+from penstock.batch.runs import layout, manifests
+from penstock.batch.runs import runs as registry
+from penstock.batch.runs.manifests import CheckpointManifest
+from penstock.batch.runs.runs import Run
 from penstock.config import shown_url
+from penstock.control.claims import Board, PartitionState
 from penstock.errors import CorruptFile, RunError
-from penstock.gateway.system.moments import moment
-from penstock.runner import layout, manifests
-from penstock.runner import runs as registry
-from penstock.runner.manifests import CheckpointManifest
-from penstock.runner.runs import Run
+from penstock.server.system.shapes import moment
 from penstock.storage import Storage
 from penstock.store.base import Store
 
@@ -62,7 +62,7 @@ def partitions(store: Store) -> Iterator[Row]:
 def leases(store: Store) -> Iterator[Row]:
     """The claims that instances hold: each is a lease of a partition."""
     for run, board in _boards(store):
-        for view in board.partitions({State.CLAIMED}):
+        for view in board.partitions({PartitionState.CLAIMED}):
             yield {
                 "kind": "claim",
                 "name": f"{run.name} {view.range}",

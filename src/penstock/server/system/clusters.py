@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from penstock.cluster.keys import Keys
-from penstock.cluster.observer import Observer
-from penstock.cluster.room import Room
 from penstock.config import ClusterConfig
+from penstock.control.cluster.documents.control_document import Room
+from penstock.control.cluster.documents.epoch_records import clusters
+from penstock.control.cluster.documents.keys import Keys
+from penstock.control.cluster.views.observer import Observer
 from penstock.errors import UsageError
-from penstock.gateway.roles.board import workers
-from penstock.gateway.system.moments import moment
+from penstock.server.roles.worker_records import workers
+from penstock.server.system.shapes import moment
 from penstock.store.base import Store
 from penstock.streams import registry
 
@@ -141,7 +142,7 @@ def epochs(store: Store, config: ClusterConfig) -> Iterator[Row]:
 
 def names(store: Store) -> list[str]:
     """The clusters that have something to tell, by name; also one where nobody has led yet."""
-    found = {document.key.split("/")[1] for document in store.scan("cluster/")}
+    found = set(clusters(store))
     found |= {record.layout.cluster for record in registry.every(store)}
     return sorted(found)
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from penstock.config import Config
 from penstock.errors import SqlError
-from penstock.gateway.base import QueryInfo, User
-from penstock.gateway.system import batch, clusters, streaming
-from penstock.gateway.system.shapes import SHAPES
-from penstock.gateway.tables.provider import Provider
+from penstock.server.base import QueryInfo, User
+from penstock.server.relations.relation import Provider
+from penstock.server.system import batch, clusters, streaming
+from penstock.server.system.shapes import SHAPES
 from penstock.storage import Storage
 from penstock.store.base import Store
 

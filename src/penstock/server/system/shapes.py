@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 import pyarrow as pa
 
@@ -173,3 +174,12 @@ SHAPES: Mapping[str, pa.Schema] = {
         }
     ),
 }
+
+
+def moment(text: str) -> datetime | None:
+    """The time that a stamp tells; None for one that tells none."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)

@@ -7,12 +7,12 @@ from typing import Any
 
 from penstock.config import Config
 from penstock.errors import UsageError
-from penstock.gateway.system.moments import moment
+from penstock.server.system.shapes import moment
 from penstock.storage import Storage
 from penstock.store.base import Store
-from penstock.streams import frontiers as looking
 from penstock.streams import registry
-from penstock.streams.observer import StreamObserver
+from penstock.streams.views import frontiers as looking
+from penstock.streams.views.observer import StreamObserver
 
 Row = Mapping[str, Any]
 

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import PenstockError, StreamError
+from penstock.sinks.delta.stats import Statistics
 from penstock.spark.faults import decode
 from penstock.spark.flow import Batches, Flow
 from penstock.storage import Storage
-from penstock.streams.sinks.delta_stats import Statistics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

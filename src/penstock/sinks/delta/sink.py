@@ -18,14 +18,15 @@ from typing import TYPE_CHECKING, ClassVar
 import pyarrow as pa
 
 from penstock.config import shown_url
-from penstock.durable import sync_folder
+from penstock.core.durable import sync_folder
+from penstock.core.failpoints import reach
+from penstock.core.packages import need
 from penstock.errors import StaleToken, TransientError, UsageError
-from penstock.failpoints import reach
+from penstock.sinks.base import Batch, Mode, Sink, Target, Writer, pass_over, repeats
+from penstock.sinks.columns import flow_of
+from penstock.sinks.delta.files import DataFile, loosened, write
+from penstock.sinks.delta.table import check_table, translated
 from penstock.storage import Storage
-from penstock.streams.sinks.base import Batch, Mode, Sink, Target, Writer, pass_over, repeats
-from penstock.streams.sinks.delta_files import DataFile, loosened, write
-from penstock.streams.sinks.delta_table import check_table, translated
-from penstock.streams.sinks.shape import flow_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -48,6 +49,9 @@ class DeltaSink(Sink):
 
     exactly_once: ClassVar[bool] = True
     modes: ClassVar[frozenset[Mode]] = frozenset({"append"})
+
+    def __post_init__(self) -> None:
+        need("delta", "a DeltaSink")
 
     def open(self, target: Target) -> Writer:
         schema = target.table.arrow_schema()

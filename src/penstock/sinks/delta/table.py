@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import shown_url
-from penstock.errors import MissingPackage, StorageFull, StreamMismatch, TransientError, UsageError
+from penstock.core.packages import need
+from penstock.errors import StorageFull, StreamMismatch, TransientError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,10 +26,9 @@ _FIELD_DEMANDS = ("delta.invariants", "delta.generationExpression", "delta.ident
 @contextmanager
 def translated(place: str) -> Iterator[None]:
     """Raise what Delta raises as errors of ours."""
-    try:
-        from deltalake.exceptions import DeltaError, DeltaProtocolError, TableNotFoundError
-    except ImportError as error:
-        raise MissingPackage("a DeltaSink needs deltalake", hint="pip install 'penstock[delta]'") from error
+    need("delta", "a Delta table")
+    from deltalake.exceptions import DeltaError, DeltaProtocolError, TableNotFoundError
+
     where = f"the Delta table at {shown_url(place)}"
     try:
         yield

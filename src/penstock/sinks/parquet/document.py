@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from penstock.config import shown_url
 from penstock.errors import CorruptFile
+from penstock.sinks.base import Mode
+from penstock.sinks.parquet.manifests import Levels, ManifestNode, Manifests
 from penstock.storage import Storage
 from penstock.store import Store
 from penstock.streams.layout import Layout, group_of, grouped
 from penstock.streams.model import checked
-from penstock.streams.sinks.base import Mode
-from penstock.streams.sinks.manifests import Levels, Manifests, Node
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ _FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class TableShape:
     """What may not change while the table exists. ``schema`` is an Arrow schema, encoded."""
 
     schema: str
@@ -42,7 +42,7 @@ class Shape:
     def encode(schema: pa.Schema) -> str:
         return base64.b64encode(schema.serialize().to_pybytes()).decode()
 
-    def differences(self, now: Shape) -> list[str]:
+    def differences(self, now: TableShape) -> list[str]:
         """Why rows of the shape ``now`` do not belong into the same table, in words; empty if they do."""
         facts = (
             ("the mode", self.mode, now.mode),
@@ -54,10 +54,10 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class TableState:
     """A table as of its newest batch."""
 
-    shape: Shape
+    shape: TableShape
     token: int
     """Of the newest owner that opened it; writes with a lower one are refused."""
     batch: int | None = None
@@ -73,11 +73,11 @@ class State:
     @classmethod
     def decode(cls, key: str, value: bytes) -> Self:
         found: dict[str, Any] = checked(key, json.loads(value))
-        shape = Shape(**{**found["shape"], "keys": tuple(found["shape"]["keys"])})
-        levels = tuple(tuple(Node(*node) for node in nodes) for nodes in found["levels"])
+        shape = TableShape(**{**found["shape"], "keys": tuple(found["shape"]["keys"])})
+        levels = tuple(tuple(ManifestNode(*node) for node in nodes) for nodes in found["levels"])
         return cls(**{**found, "shape": shape, "levels": levels})
 
-    def replaced(self, node: Node, keep: int) -> tuple[State, tuple[Node, ...]]:
+    def replaced(self, node: ManifestNode, keep: int) -> tuple[TableState, tuple[ManifestNode, ...]]:
         """The table with a batch that holds all of it: the newest ``keep`` stay, the others are let go."""
         nodes = (*(self.levels[0] if self.levels else ()), node)
         kept = nodes[-keep:]
@@ -85,15 +85,15 @@ class State:
         return replace(self, levels=(kept,), first=first), nodes[:-keep]
 
 
-class Read(NamedTuple):
+class TableVersion(NamedTuple):
     """A table's state, and the version of the document that it was read from."""
 
-    state: State
+    state: TableState
     version: int
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TablePlace:
     """Where the document and the files of one table stand."""
 
     store: Store
@@ -125,11 +125,11 @@ class Place:
         """The folder for the rows of one attempt at a batch."""
         return f"{grouped(self.rows, group_of(batch))}/{batch:016}-{token:016}-{unique}"
 
-    def read(self) -> Read | None:
+    def read(self) -> TableVersion | None:
         found = self.store.get(self.key)
-        return Read(State.decode(self.key, found.value), found.version) if found else None
+        return TableVersion(TableState.decode(self.key, found.value), found.version) if found else None
 
-    def steadily(self, found: Read, read: Callable[[State], T]) -> T:
+    def steadily(self, found: TableVersion, read: Callable[[TableState], T]) -> T:
         """Read the files of a table while it may change: a manifest that is gone may have been folded."""
         while True:
             try:

@@ -31,7 +31,7 @@ _NAME = re.compile(r"(?:^|/)\.?\d+-\d{16}-(\d{16})-[0-9a-f]{16}\.json")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BatchEntry:
     """One batch: the epoch it goes up to, and the files that its rows are in."""
 
     batch: int
@@ -47,7 +47,7 @@ class Entry:
         return cls(**{**found, "files": tuple(map(FileRecord.from_json, found["files"]))})
 
 
-class Node(NamedTuple):
+class ManifestNode(NamedTuple):
     """A manifest in storage: the batches from ``first`` to ``last``, of the epochs ``since`` to ``until``."""
 
     level: int
@@ -59,14 +59,14 @@ class Node(NamedTuple):
     sha256: str
 
 
-Levels = tuple[tuple[Node, ...], ...]
+Levels = tuple[tuple[ManifestNode, ...], ...]
 """The nodes that a table refers to itself, by level. Those of higher levels are about older batches."""
 
 
 class Folded(NamedTuple):
     """A new node. Those that it was made of are needed no longer if their entries were copied."""
 
-    node: Node
+    node: ManifestNode
     copied: bool
 
 
@@ -74,14 +74,14 @@ class Grown(NamedTuple):
     """A tree with one batch more, and the nodes that nothing in it refers to any more."""
 
     levels: Levels
-    needless: tuple[Node, ...]
+    needless: tuple[ManifestNode, ...]
 
 
-class Found(NamedTuple):
+class ManifestsRead(NamedTuple):
     """What was read of a tree."""
 
-    nodes: frozenset[Node]
-    entries: tuple[Entry, ...]
+    nodes: frozenset[ManifestNode]
+    entries: tuple[BatchEntry, ...]
 
 
 class Manifests:
@@ -90,39 +90,41 @@ class Manifests:
     def __init__(self, storage: Storage, folder: str) -> None:
         self._storage, self._folder = storage, folder
 
-    def path(self, node: Node) -> str:
+    def path(self, node: ManifestNode) -> str:
         name = f"{node.level}-{node.first:016}-{node.last:016}-{node.sha256[:16]}.json"
         return f"{grouped(self._folder, group_of(node.last))}/{name}"
 
-    def add(self, entry: Entry) -> Node:
+    def add(self, entry: BatchEntry) -> ManifestNode:
         """Write the manifest of one batch."""
         return self._write(0, (entry.batch, entry.batch), (entry.epoch, entry.epoch), entries=[entry])
 
-    def fold(self, level: int, nodes: Sequence[Node]) -> Folded:
+    def fold(self, level: int, nodes: Sequence[ManifestNode]) -> Folded:
         """Write the manifest that takes the place of adjacent ones."""
         batches, epochs = (nodes[0].first, nodes[-1].last), (nodes[0].since, nodes[-1].until)
         if sum(node.files for node in nodes) > COPIED:
             return Folded(self._write(level, batches, epochs, nodes=nodes), copied=False)
         return Folded(self._write(level, batches, epochs, entries=self.read(nodes).entries), copied=True)
 
-    def read(self, nodes: Iterable[Node], wanted: Callable[[Node], bool] = lambda _: True) -> Found:
+    def read(
+        self, nodes: Iterable[ManifestNode], wanted: Callable[[ManifestNode], bool] = lambda _: True
+    ) -> ManifestsRead:
         """Everything below those nodes that are wanted, in the order of the batches.
 
         Raises `CorruptFile` for a manifest that is missing or not what was written.
         """
-        items: list[Node | Entry] = [*nodes]
-        seen: set[Node] = set()
+        items: list[ManifestNode | BatchEntry] = [*nodes]
+        seen: set[ManifestNode] = set()
         with ThreadPoolExecutor(_READERS) as pool:
-            while pending := {item for item in items if isinstance(item, Node)}:
+            while pending := {item for item in items if isinstance(item, ManifestNode)}:
                 chosen = [node for node in pending if wanted(node)]
                 opened = dict(zip(chosen, pool.map(self._open, chosen), strict=True))
                 seen |= opened.keys()
                 items = [new for item in items for new in _opened(item, opened)]
-        return Found(frozenset(seen), tuple(item for item in items if isinstance(item, Entry)))
+        return ManifestsRead(frozenset(seen), tuple(item for item in items if isinstance(item, BatchEntry)))
 
-    def _open(self, node: Node) -> list[Node | Entry]:
+    def _open(self, node: ManifestNode) -> list[ManifestNode | BatchEntry]:
         body = Pointer(self.path(node), node.sha256).read(self._storage)
-        return [*(Node(*each) for each in body["nodes"]), *map(Entry.from_json, body["entries"])]
+        return [*(ManifestNode(*each) for each in body["nodes"]), *map(BatchEntry.from_json, body["entries"])]
 
     def _write(
         self,
@@ -130,21 +132,21 @@ class Manifests:
         batches: tuple[int, int],
         epochs: tuple[int, int],
         *,
-        nodes: Sequence[Node] = (),
-        entries: Sequence[Entry] = (),
-    ) -> Node:
+        nodes: Sequence[ManifestNode] = (),
+        entries: Sequence[BatchEntry] = (),
+    ) -> ManifestNode:
         body = {"format": _FORMAT, "nodes": nodes, "entries": [entry.to_json() for entry in entries]}
         data = json.dumps(body, separators=(",", ":")).encode()
         files = sum(node.files for node in nodes) + sum(len(entry.files) for entry in entries)
-        node = Node(level, *batches, *epochs, files, hashlib.sha256(data).hexdigest())
+        node = ManifestNode(level, *batches, *epochs, files, hashlib.sha256(data).hexdigest())
         self._storage.write(self.path(node), data)
         return node
 
 
-def grown(levels: Levels, node: Node, fold: Callable[[int, Sequence[Node]], Folded]) -> Grown:
+def grown(levels: Levels, node: ManifestNode, fold: Callable[[int, Sequence[ManifestNode]], Folded]) -> Grown:
     """The tree with one batch more. A level that is full with it is folded into the next."""
-    needless: list[Node] = []
-    after: list[tuple[Node, ...]] = [*levels, ()]
+    needless: list[ManifestNode] = []
+    after: list[tuple[ManifestNode, ...]] = [*levels, ()]
     level = 0
     while len(nodes := (*after[level], node)) == FAN:
         after[level] = ()
@@ -155,7 +157,7 @@ def grown(levels: Levels, node: Node, fold: Callable[[int, Sequence[Node]], Fold
     return Grown(tuple(after if after[-1] else after[:-1]), tuple(needless))
 
 
-def in_order(levels: Levels) -> tuple[Node, ...]:
+def in_order(levels: Levels) -> tuple[ManifestNode, ...]:
     """All nodes that a table refers to itself, oldest batches first."""
     return tuple(node for nodes in reversed(levels) for node in nodes)
 
@@ -166,6 +168,8 @@ def last_batch(path: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _opened(item: Node | Entry, opened: dict[Node, list[Node | Entry]]) -> list[Node | Entry]:
+def _opened(
+    item: ManifestNode | BatchEntry, opened: dict[ManifestNode, list[ManifestNode | BatchEntry]]
+) -> list[ManifestNode | BatchEntry]:
     """What stands in a node that was opened; one that nobody wanted is left out."""
-    return opened.get(item, []) if isinstance(item, Node) else [item]
+    return opened.get(item, []) if isinstance(item, ManifestNode) else [item]

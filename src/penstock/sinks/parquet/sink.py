@@ -15,16 +15,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.config import shown_url
+from penstock.core.failpoints import reach
 from penstock.errors import CorruptFile, PenstockError, StaleToken, StreamMismatch, UsageError
-from penstock.failpoints import reach
+from penstock.sinks.base import Batch, Mode, Sink, Target, Writer, pass_over, repeats
+from penstock.sinks.columns import flow_of
+from penstock.sinks.parquet.document import TablePlace, TableShape, TableState, TableVersion
+from penstock.sinks.parquet.manifests import BatchEntry, ManifestNode, grown
+from penstock.sinks.parquet.sweeping import sweep_recent
 from penstock.spark import files as spark_files
 from penstock.storage import FileRecord, Storage
 from penstock.streams.layout import Layout
-from penstock.streams.sinks.base import Batch, Mode, Sink, Target, Writer, pass_over, repeats
-from penstock.streams.sinks.document import Place, Read, Shape, State
-from penstock.streams.sinks.manifests import Entry, Node, grown
-from penstock.streams.sinks.shape import flow_of
-from penstock.streams.sinks.sweeping import sweep_recent
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -53,10 +53,10 @@ class ParquetSink(Sink):
 
     def open(self, target: Target) -> Writer:
         location = Storage(self.location).root if self.location is not None else None
-        place = Place.of(
+        place = TablePlace.of(
             target.store, target.storage, Layout(target.stream, target.id), target.output, location
         )
-        schema = Shape.encode(target.table.arrow_schema())
+        schema = TableShape.encode(target.table.arrow_schema())
         keys = target.keys if target.mode == "update" else ()
         if target.mode == "update" and not keys:
             raise UsageError(
@@ -64,7 +64,7 @@ class ParquetSink(Sink):
                 hint="name its keys",
             )
         _probe(place.storage)
-        writer = _ParquetWriter(place, target, Shape(schema, target.mode, keys, location), self.keep)
+        writer = _ParquetWriter(place, target, TableShape(schema, target.mode, keys, location), self.keep)
         writer.fence()
         sweep_recent(place)
         return writer
@@ -77,9 +77,9 @@ class ParquetSink(Sink):
 class _ParquetWriter(Writer):
     def __init__(
         self,
-        place: Place,
+        place: TablePlace,
         target: Target,
-        shape: Shape,
+        shape: TableShape,
         keep: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -90,7 +90,7 @@ class _ParquetWriter(Writer):
         self._shape = shape
         self._keep = keep
         self._clock = clock
-        self._retired: deque[tuple[float, tuple[Node, ...]]] = deque()
+        self._retired: deque[tuple[float, tuple[ManifestNode, ...]]] = deque()
 
     def fence(self) -> None:
         """Put our token into the document, so that no earlier owner's write is taken any more."""
@@ -101,7 +101,7 @@ class _ParquetWriter(Writer):
                 self._check_shape(found.state.shape)
                 if found.state.token == self._token:
                     return
-            state = replace(found.state, token=self._token) if found else State(self._shape, self._token)
+            state = replace(found.state, token=self._token) if found else TableState(self._shape, self._token)
             version = found.version if found else 0
             if self._place.store.cas(self._place.key, version, state.encode()) is not None:
                 return
@@ -113,7 +113,7 @@ class _ParquetWriter(Writer):
             return
         records = self._write_rows(frame, batch)
         reach("sink.parquet.files")
-        entry = Entry(batch.number, max(batch.epoch, found.state.epoch), self._token, records)
+        entry = BatchEntry(batch.number, max(batch.epoch, found.state.epoch), self._token, records)
         needless = self._commit(entry, batch, found)
         reach("sink.parquet.committed")
         self._retire(needless)
@@ -137,7 +137,7 @@ class _ParquetWriter(Writer):
             storage.remove_empty(folder)
         return records
 
-    def _commit(self, entry: Entry, batch: Batch, found: Read) -> tuple[Node, ...]:
+    def _commit(self, entry: BatchEntry, batch: Batch, found: TableVersion) -> tuple[ManifestNode, ...]:
         """Make the batch part of the table, unless it is by now; the nodes that are needless then."""
         node = self._place.manifests.add(entry) if self._shows(entry) else None
         reach("sink.parquet.manifest")
@@ -152,7 +152,9 @@ class _ParquetWriter(Writer):
             if self._has(found.state, batch):
                 return ()
 
-    def _grown(self, state: State, node: Node | None) -> tuple[State, tuple[Node, ...]]:
+    def _grown(
+        self, state: TableState, node: ManifestNode | None
+    ) -> tuple[TableState, tuple[ManifestNode, ...]]:
         """The table with one node more, and the nodes that it does not refer to any more."""
         if node is None:
             return state, ()
@@ -161,11 +163,11 @@ class _ParquetWriter(Writer):
         levels, needless = grown(state.levels, node, self._place.manifests.fold)
         return replace(state, levels=levels), needless
 
-    def _shows(self, entry: Entry) -> bool:
+    def _shows(self, entry: BatchEntry) -> bool:
         """Whether readers must know of the batch: one without rows only matters if it replaces others."""
         return bool(entry.files) or self._shape.mode == "complete"
 
-    def _current(self) -> Read:
+    def _current(self) -> TableVersion:
         found = self._place.read()
         if found is None:
             raise StaleToken(
@@ -176,17 +178,17 @@ class _ParquetWriter(Writer):
         self._check_token(found.state)
         return found
 
-    def _has(self, state: State, batch: Batch) -> bool:
+    def _has(self, state: TableState, batch: Batch) -> bool:
         return repeats(batch, state.batch, f"the table of output {self._output}", state.epoch)
 
-    def _check_token(self, state: State) -> None:
+    def _check_token(self, state: TableState) -> None:
         if state.token > self._token:
             raise StaleToken(
                 f"output {self._output} was taken over with token {state.token}; ours is {self._token}",
                 left="files that are not part of the table; they are swept later",
             )
 
-    def _check_shape(self, before: Shape) -> None:
+    def _check_shape(self, before: TableShape) -> None:
         if reasons := before.differences(self._shape):
             raise StreamMismatch(
                 f"the table of output {self._output} is another than before: {'; '.join(reasons)}",
@@ -194,7 +196,7 @@ class _ParquetWriter(Writer):
                 hint="take the change back, or give the output a new name",
             )
 
-    def _retire(self, needless: tuple[Node, ...]) -> None:
+    def _retire(self, needless: tuple[ManifestNode, ...]) -> None:
         """Remove, after a while, what the table has let go of; what a crash leaves is swept later."""
         if needless:
             self._retired.append((self._clock() + _LINGER, needless))
@@ -202,7 +204,7 @@ class _ParquetWriter(Writer):
             with suppress(OSError, PenstockError):
                 self._remove(self._retired.popleft()[1])
 
-    def _remove(self, nodes: Sequence[Node]) -> None:
+    def _remove(self, nodes: Sequence[ManifestNode]) -> None:
         manifests, storage = self._place.manifests, self._place.storage
         if self._shape.mode == "complete":
             with suppress(CorruptFile):

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.errors import CorruptFile, EpochGone, StreamError, UsageError
+from penstock.sinks.parquet import sweeping
+from penstock.sinks.parquet.document import TablePlace, TableState, TableVersion
+from penstock.sinks.parquet.manifests import BatchEntry, ManifestNode, in_order
+from penstock.sinks.parquet.sweeping import Swept
 from penstock.spark.flow import Batches, Flow, Scan
 from penstock.spark.paths import for_spark
 from penstock.storage import FileRecord, Storage
 from penstock.store import Store
 from penstock.streams.layout import Layout
-from penstock.streams.sinks import sweeping
-from penstock.streams.sinks.document import Place, Read, State
-from penstock.streams.sinks.manifests import Entry, Node, in_order
-from penstock.streams.sinks.sweeping import Swept
-from penstock.tables import spark_schema
+from penstock.types.tables import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -78,8 +78,8 @@ class StreamTable:
         """Remove the files of dead writers. What could still be referred to is left alone."""
         return sweeping.sweep(self._read()[0], dry_run=dry_run)
 
-    def _read(self) -> tuple[Place, Read]:
-        place = Place.of(self._store, self._storage, self._layout, self._output, None)
+    def _read(self) -> tuple[TablePlace, TableVersion]:
+        place = TablePlace.of(self._store, self._storage, self._layout, self._output, None)
         found = place.read()
         if found is None:
             raise StreamError(
@@ -88,20 +88,20 @@ class StreamTable:
             )
         location = found.state.shape.location
         if location is not None:
-            place = Place.of(self._store, self._storage, self._layout, self._output, location)
+            place = TablePlace.of(self._store, self._storage, self._layout, self._output, location)
         return place, found
 
-    def _entries(self, epoch: int | None) -> tuple[Place, State, list[Entry]]:
+    def _entries(self, epoch: int | None) -> tuple[TablePlace, TableState, list[BatchEntry]]:
         place, found = self._read()
 
-        def read(state: State) -> tuple[Place, State, list[Entry]]:
+        def read(state: TableState) -> tuple[TablePlace, TableState, list[BatchEntry]]:
             wanted = self._checked(state, epoch)
             entries = place.manifests.read(_nodes(state, wanted), lambda node: node.since <= wanted).entries
             return place, state, [entry for entry in entries if entry.epoch <= wanted]
 
         return place.steadily(found, read)
 
-    def _checked(self, state: State, epoch: int | None) -> int:
+    def _checked(self, state: TableState, epoch: int | None) -> int:
         if epoch is None:
             return state.epoch
         if epoch > state.epoch or epoch < 0:
@@ -117,14 +117,14 @@ class StreamTable:
         return epoch
 
 
-def _nodes(state: State, epoch: int) -> Sequence[Node]:
+def _nodes(state: TableState, epoch: int) -> Sequence[ManifestNode]:
     """The nodes to read for an epoch; where each batch is the whole table, that of the newest one."""
     nodes = [node for node in in_order(state.levels) if node.since <= epoch]
     return nodes[-1:] if state.shape.mode == "complete" else nodes
 
 
 def _rows(
-    spark: SparkSession, storage: Storage, table: str, schema: pa.Schema, entries: Sequence[Entry]
+    spark: SparkSession, storage: Storage, table: str, schema: pa.Schema, entries: Sequence[BatchEntry]
 ) -> DataFrame:
     """The rows of all entries, and the number of the batch that each is from."""
     from pyspark.sql import functions as F

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from penstock.errors import PenstockError
+from penstock.sinks.postgres.errors import connected
+from penstock.sinks.postgres.texts import check_texts
 from penstock.spark.faults import decode
 from penstock.spark.flow import Batches, Flow
-from penstock.streams.sinks.postgres_errors import connected
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -35,15 +36,24 @@ class Copied(NamedTuple):
     rows: int
 
 
-def copy(spark: SparkSession, flow: Flow, url: str, statement: str, connections: int) -> Copied:
+def copy(
+    spark: SparkSession,
+    flow: Flow,
+    url: str,
+    name: str,
+    statement: str,
+    keys: tuple[str, ...],
+    connections: int,
+) -> Copied:
     """Run ``COPY … (ATTEMPT, fields…) FROM STDIN (FORMAT csv)`` in at most so many tasks at once.
 
-    A task without rows does not connect.
+    A task without rows does not connect. The server shows its connection as ``name``; errors show a row by
+    its ``keys``.
     """
     ready = _as_text(flow)
     few = replace(ready, origin=ready.frame(spark).coalesce(connections))
     try:
-        answers = few.run(spark, (_Copy(url, statement),), _ANSWER).collect()
+        answers = few.run(spark, (_Copy(url, name, statement, keys),), _ANSWER).collect()
     except PenstockError:
         raise
     except Exception as error:
@@ -56,7 +66,9 @@ class _Copy:
     """A step that sends the batches of its task in one transaction and yields how many rows they had."""
 
     url: str = field(repr=False)
+    name: str
     statement: str
+    keys: tuple[str, ...]
 
     def __call__(self, batches: Batches) -> Batches:
         from pyspark import TaskContext
@@ -67,11 +79,12 @@ class _Copy:
         context, rows = TaskContext.get(), 0
         attempt = context.taskAttemptId() if context else 0
         with (
-            connected(self.url) as connection,
+            connected(self.url, self.name) as connection,
             connection.cursor() as cursor,
             cursor.copy(self.statement.encode()) as sink,
         ):
             for batch in chain([first], batches):
+                check_texts(batch, self.keys)
                 sink.write(_csv(batch, attempt))
                 rows += batch.num_rows
         yield pa.RecordBatch.from_pylist([{"attempt": attempt, "rows": rows}], schema=_ANSWER)

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from penstock.config import shown_url
+from penstock.core.packages import need
 from penstock.errors import UsageError
-from penstock.streams.sinks import postgres_table
-from penstock.streams.sinks.base import Mode, Sink, Target, Writer
-from penstock.streams.sinks.postgres_errors import connected
-from penstock.streams.sinks.postgres_writer import PROGRESS, PostgresWriter
+from penstock.sinks.base import Mode, Sink, Target, Writer
+from penstock.sinks.postgres import table as postgres_table
+from penstock.sinks.postgres.errors import connected
+from penstock.sinks.postgres.writer import PROGRESS, PostgresWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class PostgresSink(Sink):
     modes: ClassVar[frozenset[Mode]] = frozenset({"append", "update", "complete"})
 
     def __post_init__(self) -> None:
+        need("postgres", "a PostgresSink")
         if not self.url.startswith(("postgresql://", "postgres://")):
             raise UsageError(
                 "the URL of a PostgresSink does not begin with postgresql://",
@@ -49,11 +51,10 @@ class PostgresSink(Sink):
         keys = self.keys or (target.keys if target.mode == "update" else ())
         self._check_keys(target, keys)
         schema = target.table.arrow_schema()
-        with connected(self.url) as connection:
-            # Two that make the same table at the same time get in each other's way.
-            connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [PROGRESS])
-            if self.create:
+        if self.create:
+            with connected(self.url) as connection:
                 postgres_table.create(connection, self.table_name, schema, keys)
+        with connected(self.url) as connection:
             table = postgres_table.find(connection, self.table_name)
             if table is None:
                 raise UsageError(
@@ -64,8 +65,10 @@ class PostgresSink(Sink):
             postgres_table.check_rights(connection, table, _rights(target.mode, keys))
             if keys:
                 postgres_table.check_unique(connection, table, keys)
-            writer = PostgresWriter(self.url, target, table, keys, self.connections)
-            writer.fence(connection)
+            postgres_table.create_progress(connection, table.beside(PROGRESS))
+        # Each step is a transaction of its own: while one waits for its own row, no other output does.
+        writer = PostgresWriter(self.url, target, table, keys, self.connections)
+        writer.fence()
         writer.clean()
         return writer
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from penstock.errors import StreamMismatch, UsageError
 
 if TYPE_CHECKING:
     from psycopg import Connection
-    from psycopg.sql import Composable, Identifier
+    from psycopg.sql import Composable, Composed, Identifier
 
 _INTEGERS = frozenset({"int2", "int4", "int8", "numeric"})
 _FLOATS = frozenset({"float4", "float8"})
@@ -67,7 +68,26 @@ def create(connection: Connection, name: str, schema: pa.Schema, keys: Sequence[
     if keys:
         parts.append(SQL("PRIMARY KEY ({})").format(_listed(keys)))
     statement = SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(_quoted(name), SQL(", ").join(parts))
-    connection.execute(statement)
+    _make(connection, statement)
+
+
+def create_progress(connection: Connection, progress: Identifier) -> None:
+    """Make the table of the progress unless it is there."""
+    from psycopg.sql import SQL
+
+    statement = SQL(
+        "CREATE TABLE IF NOT EXISTS {} (application text PRIMARY KEY, batch bigint,"
+        " epoch bigint NOT NULL, token bigint NOT NULL, at timestamptz NOT NULL DEFAULT now())"
+    )
+    _make(connection, statement.format(progress))
+
+
+def _make(connection: Connection, statement: Composed) -> None:
+    """Run a CREATE … IF NOT EXISTS: if two do so at once, one of them may be told that it is there."""
+    from psycopg.errors import DuplicateTable, UniqueViolation
+
+    with suppress(DuplicateTable, UniqueViolation), connection.transaction():
+        connection.execute(statement)
 
 
 def check_columns(table: PostgresTable, schema: pa.Schema) -> None:

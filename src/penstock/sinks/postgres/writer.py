@@ -6,16 +6,16 @@ import hashlib
 import re
 import uuid
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, suppress
+from typing import TYPE_CHECKING, Literal
 
+from penstock.core.failpoints import reach
 from penstock.errors import PenstockError, StaleToken, StreamError, StreamMismatch, TransientError
-from penstock.failpoints import reach
-from penstock.streams.sinks.base import Batch, Target, Writer, pass_over, repeats
-from penstock.streams.sinks.postgres_copy import ATTEMPT, Copied, copy
-from penstock.streams.sinks.postgres_errors import connected
-from penstock.streams.sinks.postgres_table import PostgresTable
-from penstock.streams.sinks.shape import flow_of
+from penstock.sinks.base import Batch, Target, Writer, pass_over, repeats
+from penstock.sinks.columns import flow_of
+from penstock.sinks.postgres.copy import ATTEMPT, Copied, copy
+from penstock.sinks.postgres.errors import connected
+from penstock.sinks.postgres.table import PostgresTable
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -26,14 +26,16 @@ PROGRESS = "penstock_progress"
 """The table that says which batch of which output is in its table; it stands in the same schema."""
 
 _STAGE = "penstock_stage"
-_LOCK_SECONDS = 2
+_FENCE_SECONDS = 5
+_DROP_SECONDS = 2
 
 
 class PostgresWriter(Writer):
     """Gathers a batch in a table of its own (a *stage*), and moves it over in one transaction.
 
     That transaction locks the output's row of the progress, which holds the token of the newest owner and
-    the last batch: so it is the one place where owners meet.
+    the last batch: so it is the one place where owners meet. An owner that was stopped in there is ended by
+    the next one, which finds its connections by their name.
     """
 
     def __init__(
@@ -46,32 +48,50 @@ class PostgresWriter(Writer):
         self._connections = connections
         self._fields = tuple(target.table.__fields__)
         self._progress = table.beside(PROGRESS)
-        self._stages = f"{_STAGE}_{hashlib.sha256(target.application.encode()).hexdigest()[:12]}_"
+        application = hashlib.sha256(target.application.encode()).hexdigest()[:12]
+        self._stages = f"{_STAGE}_{application}_"
+        self._names = f"penstock-{application}-"
 
-    def fence(self, connection: Connection) -> None:
+    def fence(self) -> None:
         """Put our token beside the progress, so that no earlier owner's batch is taken any more."""
-        connection.execute(
-            _sql(
-                "CREATE TABLE IF NOT EXISTS {} (application text PRIMARY KEY, batch bigint,"
-                " epoch bigint NOT NULL, token bigint NOT NULL, at timestamptz NOT NULL DEFAULT now())",
-                self._progress,
+        self._end_earlier()
+        with self._connected(_FENCE_SECONDS) as connection:
+            raised = connection.execute(
+                _sql(
+                    "INSERT INTO {} AS p (application, epoch, token) VALUES (%s, 0, %s)"
+                    " ON CONFLICT (application) DO UPDATE SET token = EXCLUDED.token"
+                    " WHERE p.token <= EXCLUDED.token RETURNING token",
+                    self._progress,
+                ),
+                [self._target.application, self._target.token],
             )
-        )
-        raised = connection.execute(
-            _sql(
-                "INSERT INTO {} AS p (application, epoch, token) VALUES (%s, 0, %s)"
-                " ON CONFLICT (application) DO UPDATE SET token = EXCLUDED.token"
-                " WHERE p.token <= EXCLUDED.token RETURNING token",
-                self._progress,
-            ),
-            [self._target.application, self._target.token],
-        )
-        if raised.fetchone() is None:
-            raise self._stale()
+            if raised.fetchone() is None:
+                raise self._stale()
+
+    def _connected(self, lock_seconds: float | None = None) -> AbstractContextManager[Connection]:
+        return connected(self._url, f"{self._names}{self._target.token}", lock_seconds=lock_seconds)
+
+    def _end_earlier(self) -> None:
+        """End the connections of earlier owners, as far as we may.
+
+        One that was stopped in the middle of a transaction would hold its locks until the server loses
+        patience. Whatever it had not committed is repeated by us.
+        """
+        with self._connected() as connection:
+            found = connection.execute(
+                "SELECT pid, application_name FROM pg_stat_activity WHERE datname = current_database()"
+                " AND starts_with(application_name, %s) AND pg_has_role(usesysid, 'MEMBER')",
+                [self._names],
+            ).fetchall()
+            earlier = [pid for pid, name in found if self._is_earlier(str(name).removeprefix(self._names))]
+            connection.execute("SELECT pg_terminate_backend(pid) FROM unnest(%s::int[]) AS pid", [earlier])
+
+    def _is_earlier(self, token: str) -> bool:
+        return token.isdecimal() and int(token) < self._target.token
 
     def clean(self) -> None:
         """Drop the stages that earlier attempts of this output left. One that is in use is spared."""
-        with connected(self._url) as connection:
+        with self._connected() as connection:
             rows = connection.execute(
                 "SELECT tablename FROM pg_tables WHERE schemaname = %s AND starts_with(tablename, %s)",
                 [self._table.schema, self._stages],
@@ -104,7 +124,7 @@ class PostgresWriter(Writer):
         """
         name = f"{self._stages}{self._target.token}_{batch.number}_{uuid.uuid4().hex[:8]}"
         stage = self._table.beside(name)
-        with connected(self._url) as connection:
+        with self._connected() as connection:
             if self._has(connection, batch):
                 return None
             connection.execute(
@@ -121,11 +141,13 @@ class PostgresWriter(Writer):
     def _copy(self, frame: DataFrame, stage: Identifier) -> Copied:
         flow = flow_of(frame, self._target.table)
         statement = _sql("COPY {} ({}, {}) FROM STDIN (FORMAT csv)", stage, ATTEMPT, self._fields)
-        return copy(frame.sparkSession, flow, self._url, statement.as_string(), self._connections)
+        name = f"{self._names}{self._target.token}"
+        text = statement.as_string()
+        return copy(frame.sparkSession, flow, self._url, name, text, self._keys, self._connections)
 
     def _move(self, stage: Identifier, copied: Copied, batch: Batch) -> None:
-        with connected(self._url) as connection:
-            if not self._has(connection, batch):
+        with self._connected() as connection:
+            if not self._has(connection, batch, " FOR UPDATE"):
                 self._check_complete(connection, stage, copied)
                 if self._target.mode == "complete":
                     connection.execute(_sql("DELETE FROM {}", self._table.identifier))
@@ -141,10 +163,13 @@ class PostgresWriter(Writer):
             connection.execute(_sql("DROP TABLE {}", stage))
             reach("sink.postgres.moved")
 
-    def _has(self, connection: Connection, batch: Batch) -> bool:
-        """Whether the batch is in the table; nobody else can change that before the transaction ends."""
+    def _has(self, connection: Connection, batch: Batch, how: Literal["", " FOR UPDATE"] = "") -> bool:
+        """Whether the batch is in the table.
+
+        With ``FOR UPDATE``, nobody else can change that before the transaction ends.
+        """
         row = connection.execute(
-            _sql("SELECT batch, epoch, token FROM {} WHERE application = %s FOR UPDATE", self._progress),
+            _sql(f"SELECT batch, epoch, token FROM {{}} WHERE application = %s{how}", self._progress),
             [self._target.application],
         ).fetchone()
         if row is None:
@@ -161,7 +186,7 @@ class PostgresWriter(Writer):
     def _check_owner(self) -> None:
         """Raise `StaleToken` if that is why something failed: the next owner drops our stages."""
         row = None
-        with suppress(PenstockError), connected(self._url) as connection:
+        with suppress(PenstockError), self._connected() as connection:
             row = connection.execute(
                 _sql("SELECT token FROM {} WHERE application = %s", self._progress),
                 [self._target.application],
@@ -226,8 +251,7 @@ class PostgresWriter(Writer):
 
     def _drop(self, stage: Identifier) -> None:
         """Best effort: what is left is dropped when the output is next opened."""
-        with suppress(PenstockError), connected(self._url) as connection:
-            connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_SECONDS}s'")
+        with suppress(PenstockError), self._connected(_DROP_SECONDS) as connection:
             connection.execute(_sql("DROP TABLE IF EXISTS {}", stage))
 
     def _stale(self) -> StaleToken:

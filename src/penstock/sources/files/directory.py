@@ -27,10 +27,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pyarrow as pa
 
-from penstock.config import shown_url
-from penstock.errors import BadInput, InputChanged, TransientError, UsageError
-from penstock.inputs.files import (
-    Stamp,
+from penstock.batch.inputs.files import (
+    FileStamp,
     changed,
     find,
     guess_format,
@@ -39,18 +37,20 @@ from penstock.inputs.files import (
     refuse_compressed,
     stamps,
 )
-from penstock.inputs.formats.base import make_format
-from penstock.inputs.formats.jsonl import JsonLines, jsonl_schema
-from penstock.inputs.formats.text import TextFormat
-from penstock.inputs.model import FORMATS, Options
-from penstock.sources._formats import csv_format, described
-from penstock.sources._marked import MarkedReader
-from penstock.sources._text import TextReader
+from penstock.batch.inputs.formats.base import make_format
+from penstock.batch.inputs.formats.jsonl import JsonLines, jsonl_schema
+from penstock.batch.inputs.formats.text import TextFormat
+from penstock.batch.inputs.model import FORMATS, Options
+from penstock.config import shown_url
+from penstock.errors import BadInput, InputChanged, TransientError, UsageError
 from penstock.sources.base import Part, StatefulSource
+from penstock.sources.files.formats import csv_format, described
+from penstock.sources.files.marked import MarkedReader
+from penstock.sources.files.text import TextReader
 
 if TYPE_CHECKING:
     from penstock.sources.state import State
-    from penstock.tables import Table
+    from penstock.types.tables import Table
 
 _log = logging.getLogger(__name__)
 
@@ -123,7 +123,7 @@ class DirectorySource(StatefulSource):
             path = urlunsplit(url._replace(path=f"{url.path.rstrip('/')}/{part}"))
         return FilePart(self, path, state)
 
-    def open(self, file: Stamp, row: int, offset: int) -> MarkedReader | TextReader | None:
+    def open(self, file: FileStamp, row: int, offset: int) -> MarkedReader | TextReader | None:
         """A reader from a row on, which has a place in bytes in a text; None for a text of nothing."""
         schema = self.table.input_schema()
         name = self._format_of(file)
@@ -142,7 +142,7 @@ class DirectorySource(StatefulSource):
         if not is_url(self.place) and not Path(self.folder).is_dir():
             raise BadInput(f"there is no folder {self.folder}", hint="make it, or check the path")
 
-    def _files(self) -> list[Stamp]:
+    def _files(self) -> list[FileStamp]:
         self.check_folder()
         try:
             return find(self.place)
@@ -157,7 +157,7 @@ class DirectorySource(StatefulSource):
             raise BadInput(f"{path!r}: the name of a file must be printable text", hint="rename the file")
         return part
 
-    def _format_of(self, file: Stamp) -> str:
+    def _format_of(self, file: FileStamp) -> str:
         if self.format is None:
             return guess_format([file])
         if self.format in ("csv", "jsonl"):
@@ -172,7 +172,7 @@ class FilePart(Part):
         self._source = source
         self._path = path
         self._state = state
-        self._file = Stamp(path, state["bytes"], state["mtime_ns"]) if state else None
+        self._file = FileStamp(path, state["bytes"], state["mtime_ns"]) if state else None
         self._reader: MarkedReader | TextReader | None = None
         self._finished = False
 
@@ -238,7 +238,7 @@ class FilePart(Part):
         if now is None and (self._state is None or self._source.missing == "skip"):
             self._source.check_folder()
             raise _GoneError(self._path)
-        expected = self._file or Stamp(self._path, 0, 0)
+        expected = self._file or FileStamp(self._path, 0, 0)
         if (difference := changed(expected, now)) is not None:
             raise InputChanged(
                 f"a file changed before it was read to its end: {difference}",

@@ -15,7 +15,7 @@ _KEPT = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class FilePosition:
     """How far a file was read. ``mark`` is a digest of its first bytes and of those before ``offset``.
 
     A file system gives the inode of a file that was removed to the next one; the mark tells them apart, and
@@ -35,7 +35,7 @@ class Followed:
         self._descriptor = descriptor
         # Also when nobody closes it, as with a file of Python's: a part may be dropped where a task fails.
         self._close = weakref.finalize(self, os.close, descriptor)
-        self.at = Position(os.fstat(descriptor).st_ino)
+        self.at = FilePosition(os.fstat(descriptor).st_ino)
         self._first = b""
         self._last = b""
 
@@ -61,7 +61,7 @@ class Followed:
             offset += len(piece)
         return b"".join(pieces)
 
-    def go_to(self, at: Position) -> bool:
+    def go_to(self, at: FilePosition) -> bool:
         """Go on where another reader was; False, and no change, if this is not the file that it read."""
         first, last = self._around(at.offset)
         if at.inode != self.at.inode or (at.offset and _digest(first, last) != at.mark):
@@ -82,7 +82,7 @@ class Followed:
 
     def start_again(self) -> None:
         """Read it from its begin, as if nothing had been read."""
-        self.at, self._first, self._last = Position(self.at.inode), b"", b""
+        self.at, self._first, self._last = FilePosition(self.at.inode), b"", b""
 
     def close(self) -> None:
         self._close()
@@ -102,7 +102,7 @@ def inode_and_size(path: str) -> tuple[int, int] | None:
     return status.st_ino, status.st_size
 
 
-def find_renamed(path: str, at: Position, others: re.Pattern[str]) -> Followed | None:
+def find_renamed(path: str, at: FilePosition, others: re.Pattern[str]) -> Followed | None:
     """The file that was read at ``path``, under the name that it has now in the same folder.
 
     Names that match ``others`` belong to parts of their own.

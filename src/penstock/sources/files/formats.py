@@ -11,14 +11,14 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
+from penstock.batch.inputs.conform import check_schema
+from penstock.batch.inputs.files import FileStamp
+from penstock.batch.inputs.formats.delimited import Csv
+from penstock.batch.inputs.formats.text import TextFormat
+from penstock.batch.inputs.model import Options
+from penstock.batch.inputs.scan import TextRecords
 from penstock.errors import BadInput
-from penstock.inputs.conform import check_schema
-from penstock.inputs.files import Stamp
-from penstock.inputs.formats.delimited import Csv
-from penstock.inputs.formats.text import TextFormat
-from penstock.inputs.model import Options
-from penstock.inputs.scan import Records
-from penstock.sources._text import BOM, ReadAt
+from penstock.sources.files.text import BOM, ReadAt
 
 Errors = Literal["strict", "replace"]
 
@@ -39,11 +39,11 @@ class PlainLines(TextFormat):
         self._path = path
         self._errors = errors
 
-    def records(self, text: bytes, file: Stamp, *, final: bool) -> Records:
+    def records(self, text: bytes, file: FileStamp, *, final: bool) -> TextRecords:
         del file, final
         ends = _newlines(text) + 1
         starts = np.concatenate((np.zeros(1, np.int64), ends))[:-1]
-        return Records(starts, ends, int(ends[-1]) if len(ends) else 0)
+        return TextRecords(starts, ends, int(ends[-1]) if len(ends) else 0)
 
     def parse(self, text: pa.Buffer, columns: Sequence[str]) -> pa.Table:
         lines = self._lines(text.to_pybytes())
@@ -84,7 +84,7 @@ class LateCsv(Csv):
 
 
 def csv_format(
-    file: Stamp, read_at: ReadAt, options: Options, table: pa.Schema, *, grows: bool = False
+    file: FileStamp, read_at: ReadAt, options: Options, table: pa.Schema, *, grows: bool = False
 ) -> LateCsv | None:
     """How a file is parsed, as its header says; None if there is none, or none yet where the file grows.
 
@@ -106,7 +106,7 @@ def csv_format(
     return LateCsv(options, schema)
 
 
-def _in_file_order(file: Stamp, names: list[str], table: pa.Schema) -> pa.Schema:
+def _in_file_order(file: FileStamp, names: list[str], table: pa.Schema) -> pa.Schema:
     if len(set(names)) != len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
         raise BadInput(f"{file.path} has the column {', '.join(twice)} twice", hint="rename one of them")

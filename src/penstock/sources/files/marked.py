@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.batch.inputs.conform import check_schema, conform
+from penstock.batch.inputs.files import FileStamp
+from penstock.batch.inputs.formats.base import Facts, FilePiece, Format
 from penstock.errors import BadInput
-from penstock.inputs.conform import check_schema, conform
-from penstock.inputs.files import Stamp
-from penstock.inputs.formats.base import Facts, Format, Piece
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,7 +25,7 @@ class MarkedReader:
 
     offset = 0
 
-    def __init__(self, marked: Format, schema: pa.Schema, file: Stamp, *, row: int = 0) -> None:
+    def __init__(self, marked: Format, schema: pa.Schema, file: FileStamp, *, row: int = 0) -> None:
         facts = marked.facts(file)
         check_schema(facts.schema, schema, file=file.path)
         if row > facts.rows:
@@ -65,11 +65,11 @@ class MarkedReader:
         return conform(batch, self._schema, file=self._file.path, row=self.row)
 
 
-def _piece(file: Stamp, facts: Facts, row: int) -> Piece:
+def _piece(file: FileStamp, facts: Facts, row: int) -> FilePiece:
     """The rows from ``row`` to the end, entered at the last mark that is not behind them."""
     first = max(0, int(np.searchsorted(facts.mark_rows, row, side="right")) - 1)
     marks = (first, len(facts.mark_rows) - 1)
-    return Piece(
+    return FilePiece(
         file,
         row,
         facts.rows,

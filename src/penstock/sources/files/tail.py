@@ -36,16 +36,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from penstock.batch.inputs.files import FileStamp, is_url, refuse_compressed
+from penstock.batch.inputs.formats.jsonl import JsonLines, jsonl_schema
+from penstock.batch.inputs.formats.text import TextFormat
+from penstock.batch.inputs.model import Options
 from penstock.errors import DefinitionError, UsageError
-from penstock.inputs.files import Stamp, is_url, refuse_compressed
-from penstock.inputs.formats.jsonl import JsonLines, jsonl_schema
-from penstock.inputs.formats.text import TextFormat
-from penstock.inputs.model import Options
-from penstock.sources._followed import Followed, Position, find_renamed, inode_and_size
-from penstock.sources._formats import Errors, PlainLines, csv_format, described
-from penstock.sources._text import TextReader
 from penstock.sources.base import Part, StatefulSource
-from penstock.tables import Table
+from penstock.sources.files.followed import FilePosition, Followed, find_renamed, inode_and_size
+from penstock.sources.files.formats import Errors, PlainLines, csv_format, described
+from penstock.sources.files.text import TextReader
+from penstock.types.tables import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -117,7 +117,7 @@ class TailSource(StatefulSource):
         return [str(path.relative_to(self.folder)) for path in found]
 
     def build_part(self, part: str, state: State) -> TailPart:
-        return TailPart(self, f"{self.folder}/{part}", Position(**state) if state else None)
+        return TailPart(self, f"{self.folder}/{part}", FilePosition(**state) if state else None)
 
     @property
     def names(self) -> re.Pattern[str]:
@@ -128,7 +128,7 @@ class TailSource(StatefulSource):
     def parser(self, path: str, log: Followed) -> TextFormat | None:
         """How the lines of a file are parsed; None as long as the header of a CSV file is not there."""
         schema = self.table.input_schema()
-        file = Stamp(path, 0, 0)
+        file = FileStamp(path, 0, 0)
         if self.format == "lines":
             return PlainLines(schema, path, self.errors)
         if self.format == "jsonl":
@@ -143,13 +143,13 @@ class TailSource(StatefulSource):
                 left="nothing was read of it: its rows might come twice",
                 hint="use a pattern that matches only one of them, such as *.log or name-*",
             )
-        refuse_compressed([Stamp(str(path), 0, 0)])
+        refuse_compressed([FileStamp(str(path), 0, 0)])
 
 
 class TailPart(Part):
     """State: inode, byte offset and row in the file that is being read, and what makes it known again."""
 
-    def __init__(self, source: TailSource, path: str, at: Position | None) -> None:
+    def __init__(self, source: TailSource, path: str, at: FilePosition | None) -> None:
         self._source = source
         self._path = path
         self._at = at
@@ -195,7 +195,7 @@ class TailPart(Part):
         parser = self._source.parser(self._path, log)
         if parser is None:
             return None
-        schema, file = self._source.table.input_schema(), Stamp(self._path, 0, 0)
+        schema, file = self._source.table.input_schema(), FileStamp(self._path, 0, 0)
         at = log.at
         return TextReader(parser, schema, file, log.read_at, offset=at.offset, row=at.row, grows=True)
 

@@ -7,17 +7,17 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
+from penstock.batch.inputs.conform import conform
+from penstock.batch.inputs.files import FileStamp
+from penstock.batch.inputs.formats.text import TextFormat
+from penstock.batch.inputs.scan import TextRecords
 from penstock.errors import BadInput
-from penstock.inputs.conform import conform
-from penstock.inputs.files import Stamp
-from penstock.inputs.formats.text import TextFormat
-from penstock.inputs.scan import Records
 
 _LEAST = 64 << 10
 _MOST = 4 << 20
 _LONGEST = 64 << 20
 BOM = b"\xef\xbb\xbf"
-_NOTHING = Records(np.zeros(0, np.int64), np.zeros(0, np.int64), 0)
+_NOTHING = TextRecords(np.zeros(0, np.int64), np.zeros(0, np.int64), 0)
 
 ReadAt = Callable[[int, int], bytes]
 """``read_at(size, offset)``: that many bytes, fewer only where the file ends."""
@@ -34,7 +34,7 @@ class TextReader:
         self,
         text: TextFormat,
         schema: pa.Schema,
-        file: Stamp,
+        file: FileStamp,
         read_at: ReadAt,
         *,
         offset: int = 0,
@@ -92,7 +92,7 @@ class TextReader:
     def _parse(self, text: pa.Buffer, rows: int) -> pa.RecordBatch:
         where = f"{self._file.path}, rows {self.row}-{self.row + rows}"
         try:
-            table = self._format.parse(text, self._schema.names)
+            table = self._format.parsed(text, self._schema.names, self.row)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise BadInput(
                 f"{where}, cannot be read: {error}",
@@ -129,4 +129,4 @@ class TextReader:
         has_header = is_begin and len(records.starts) > 0
         self._next = self._format.after_header(self._file, body, records) if has_header else 0
         self._base, self._text, self._final = self.offset, text, final
-        self._records = Records(records.starts + mark, records.ends + mark, records.consumed + mark)
+        self._records = TextRecords(records.starts + mark, records.ends + mark, records.consumed + mark)

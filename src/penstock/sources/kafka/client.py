@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import is_secret
-from penstock.errors import ConfigError, InputError, MissingPackage, PenstockError, TransientError
+from penstock.core.packages import need
+from penstock.errors import ConfigError, InputError, PenstockError, TransientError
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
@@ -44,10 +45,9 @@ _log = logging.getLogger(__name__)
 
 def kafka() -> Any:
     """The package confluent_kafka."""
-    try:
-        import confluent_kafka
-    except ImportError:
-        raise MissingPackage("Kafka needs confluent-kafka", hint="pip install 'penstock[kafka]'") from None
+    need("kafka", "Kafka")
+    import confluent_kafka
+
     return confluent_kafka
 
 

@@ -15,7 +15,7 @@ import pyarrow.json
 
 from penstock.errors import DefinitionError, NullInField, TransientError, TypeMismatch, UsageError
 from penstock.spark.fitting import fit, from_rows
-from penstock.tables import Table
+from penstock.types.tables import Table, refuse_zones
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -71,6 +71,7 @@ def decoder(table: type[Table], value: Value) -> Decoder:
 
 def check(where: str, table: type[Table], value: object) -> None:
     """Raise unless records can become rows of ``table`` that way."""
+    refuse_zones(where, table)
     if value == "raw":
         _check_raw(where, table)
     elif value == "json":
@@ -110,7 +111,8 @@ def _from_json(table: type[Table], messages: Sequence[Message]) -> pa.RecordBatc
 
 def _json_type(kind: pa.DataType, name: str, is_inner: bool = False) -> pa.DataType:
     """As what a value of JSON is read that becomes one of ``kind``."""
-    if pa.types.is_date(kind):
+    # Of a time without a zone, pyarrow would drop the zone that a text has.
+    if pa.types.is_date(kind) or _is_naive(kind):
         return pa.string()
     if pa.types.is_binary(kind):
         if is_inner:
@@ -127,7 +129,7 @@ def _json_type(kind: pa.DataType, name: str, is_inner: bool = False) -> pa.DataT
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if not pa.types.is_binary(kind):
-        return column.cast(kind) if _has_date(kind) else column
+        return column.cast(kind) if _is_spelled(kind) else column
     try:
         values = [
             None if each is None else base64.b64decode(each, validate=True) for each in column.to_pylist()
@@ -137,11 +139,18 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind)
 
 
-def _has_date(kind: pa.DataType) -> bool:
+def _is_naive(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind)) and kind.tz is None
+
+
+def _is_spelled(kind: pa.DataType) -> bool:
+    """Whether it holds dates or times that are read as texts."""
     if pa.types.is_list(kind):
-        return _has_date(kind.value_type)
-    return bool(pa.types.is_date(kind)) or (
-        bool(pa.types.is_struct(kind)) and any(_has_date(each.type) for each in kind)
+        return _is_spelled(kind.value_type)
+    return (
+        bool(pa.types.is_date(kind))
+        or _is_naive(kind)
+        or (bool(pa.types.is_struct(kind)) and any(_is_spelled(each.type) for each in kind))
     )
 
 

@@ -12,23 +12,29 @@ committed with its epochs.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from penstock.batch.pipeline.fingerprint.digests import code_digest
 from penstock.errors import BadInput, ConfigError, InputError, PenstockError, UsageError
-from penstock.pipeline.fingerprint import code_digest
-from penstock.sources._kafka_hub import MOMENT, Hub, Lane, LaneError
-from penstock.sources._kafka_rows import UNFIT, KafkaHeader, KafkaRecord, Make, Value, check, decoder
 from penstock.sources.base import Part, StatefulSource
-from penstock.sources.kafka_client import ANSWER, as_ours, consumer, kafka, told
-from penstock.tables import Table
+from penstock.sources.kafka.client import ANSWER, as_ours, consumer, kafka, told
+from penstock.sources.kafka.rows import UNFIT, KafkaHeader, KafkaRecord, Make, Value, check, decoder
+from penstock.sources.kafka.shared_consumer import (
+    MOMENT,
+    SharedConsumer,
+    SharedPartition,
+    SharedPartitionError,
+)
+from penstock.types.tables import Table
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message
@@ -82,7 +88,8 @@ class KafkaSource(StatefulSource):
     datetime has no such gap.
 
     ``conf`` holds settings of librdkafka. Records of transactions that were not committed are not read
-    (``isolation.level``). An offset that Kafka no longer has is an error; nothing is ever reset.
+    (``isolation.level``). An offset that Kafka no longer has is an error, and so is a topic that was made
+    anew: the last record that was read must still be there as it was. Nothing is ever reset.
     """
 
     grows = True
@@ -134,7 +141,7 @@ class KafkaSource(StatefulSource):
         topic, partition = match[1], int(match[2])
         if state is None:
             return KafkaPart(self, topic, partition, self._begin(topic, partition), 0)
-        return KafkaPart(self, topic, partition, state["offset"], state["skipped"])
+        return KafkaPart(self, topic, partition, state["offset"], state["skipped"], state.get("last"))
 
     def settings(self) -> dict[str, object]:
         """What a consumer is made with."""
@@ -198,15 +205,29 @@ class KafkaSource(StatefulSource):
 
 
 class KafkaPart(Part):
-    """State: the offset of the next record, and how many were passed over that gave no row."""
+    """State: the offset of the next record, and how many were passed over that gave no row.
 
-    def __init__(self, source: KafkaSource, topic: str, partition: int, offset: int, skipped: int) -> None:
+    It also has the offset and a digest of the last record: a topic that was made anew has another one there,
+    and its records are not those that come next.
+    """
+
+    def __init__(
+        self,
+        source: KafkaSource,
+        topic: str,
+        partition: int,
+        offset: int,
+        skipped: int,
+        last: Sequence[Any] | None = None,
+    ) -> None:
         self._source = source
         self._topic = topic
         self._partition = partition
         self._offset = offset
         self._skipped = skipped
-        self._lane: Lane | None = None
+        self._last = None if last is None else (int(last[0]), str(last[1]))
+        self._unproven = False
+        self._shared: SharedPartition | None = None
         self._decode = decoder(source.table, source.value)
 
     def poll(self, limit: int) -> pa.RecordBatch | None:
@@ -218,10 +239,11 @@ class KafkaPart(Part):
             try:
                 rows, skipped = self._rows(messages)
             except BaseException:
-                # What was read is gone from the lane: it is read again from the offset.
+                # What was read is gone from the buffer: it is read again from the offset.
                 self.close()
                 raise
             self._offset = _after(messages[-1])
+            self._last = self._offset - 1, _digest(messages[-1])
             self._skipped += skipped
             if rows is not None and rows.num_rows:
                 return rows
@@ -229,23 +251,56 @@ class KafkaPart(Part):
                 return None
 
     def snapshot(self) -> State:
-        return {"offset": self._offset, "skipped": self._skipped}
+        last = {} if self._last is None else {"last": list(self._last)}
+        return {"offset": self._offset, "skipped": self._skipped, **last}
 
     def close(self) -> None:
-        if self._lane is not None:
-            self._lane.hub.leave(self._lane)
-        self._lane = None
+        if self._shared is not None:
+            self._shared.consumer.leave(self._shared)
+        self._shared = None
 
     def _read(self, most: int) -> list[Message]:
         with self._source.failing(str(self)):
             try:
-                if self._lane is None or not self._lane.is_open:
-                    settings = self._source.settings()
-                    self._lane = Hub.enter(settings, self._topic, self._partition, self._offset)
-                return self._lane.hub.take(self._lane, most)
-            except LaneError as error:
+                if self._shared is None or not self._shared.is_open:
+                    self._enter()
+                assert self._shared is not None
+                messages = self._shared.consumer.take(self._shared, most + self._unproven)
+                return self._proven(messages, most) if self._unproven and messages else messages
+            except SharedPartitionError as error:
                 self.close()
+                if self._unproven and error.args[0].name() == "_AUTO_OFFSET_RESET":
+                    # The last record is not kept any more. The next one may be.
+                    self._last, self._unproven = None, False
+                    return self._read(most)
                 raise self._told(error.args[0]) from None
+
+    def _enter(self) -> None:
+        """Begin with the last record that was read, if it is known, to see whether it is still the same."""
+        self._unproven = self._last is not None
+        begin = self._offset if self._last is None else self._last[0]
+        self._shared = SharedConsumer.enter(self._source.settings(), self._topic, self._partition, begin)
+
+    def _proven(self, messages: list[Message], most: int) -> list[Message]:
+        """Messages without the last one that was read before, which is as it was."""
+        assert self._last is not None
+        offset, digest = self._last
+        self._unproven = False
+        first = messages[0]
+        if first.offset() == offset and _digest(first) != digest:
+            self.close()
+            raise InputError(
+                f"{self._source!r}: record {offset} of {self} is not the one that was read: "
+                "the topic was made anew, or its records were replaced",
+                left="nothing was read or skipped; the stream stands where it stood",
+                hint="restore the topic as it was; or drop the stream and start it anew, with start= where "
+                "it shall begin",
+            )
+        # A record in between may have been compacted away: then nothing can be compared.
+        rest = [message for message in messages if (message.offset() or 0) >= self._offset]
+        if len(rest) > most and self._shared is not None:
+            self._shared.buffer.extendleft(reversed(rest[most:]))
+        return rest[:most] or self._read(most)
 
     def _told(self, error: KafkaError) -> PenstockError:
         if error.name() != "_AUTO_OFFSET_RESET":
@@ -298,6 +353,16 @@ class KafkaPart(Part):
 
     def __str__(self) -> str:
         return f"{self._topic}[{self._partition}]"
+
+
+def _digest(message: Message) -> str:
+    """What tells a record from another at the same offset."""
+    parts = (str(message.timestamp()), message.key(), message.value())
+    digest = hashlib.blake2b(digest_size=12)
+    for part in parts:
+        data = b"" if part is None else part.encode() if isinstance(part, str) else part
+        digest.update(f"{part is None}{len(data)}:".encode() + data)
+    return digest.hexdigest()
 
 
 def _after(message: Message) -> int:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from penstock.core.packages import need
 from penstock.errors import InputError, TransientError, UsageError
 
 if TYPE_CHECKING:
@@ -19,17 +20,22 @@ _SETTINGS = (
     "SET timezone = 'UTC'; SET datestyle = 'ISO'; SET client_encoding = 'UTF8'; "
     "SET default_transaction_read_only = on"
 )
+# A client that was stopped, or is gone with its machine, in the middle of an answer holds the lock of its
+# table, for which others wait, until the server gives it up. Servers before 12 do not know the setting.
+_GIVE_UP_MS = 60_000
+_GIVE_UP = "SELECT set_config(name, %s, false) FROM pg_settings WHERE name = 'tcp_user_timeout'"
 _DEFAULTS = {"connect_timeout": "10", "tcp_user_timeout": "15000", "application_name": "penstock"}
 
 # libpq gives no code for a refused connection, only a text, which the server may have translated. What is not
 # recognised counts as passing: it is tried again, with the text in the error.
-_REFUSED = re.compile(
+REFUSED = re.compile(
     r"authentication failed|no password supplied|does not exist|not permitted to log in|"
     r"no pg_hba\.conf entry|permission denied"
 )
 
 
 def psycopg_package() -> Any:
+    need("postgres", "PostgreSQL")
     import psycopg
     import psycopg.conninfo
     import psycopg.sql
@@ -45,12 +51,13 @@ def connect(dsn: str, where: str) -> psycopg.Connection[Any]:
         connection: psycopg.Connection[Any] = package.connect(**{**_DEFAULTS, **given}, autocommit=True)
     except package.OperationalError as error:
         text = str(error)
-        if _REFUSED.search(text):
+        if REFUSED.search(text):
             raise InputError(
                 f"{where}: {text}", hint="check user, password and database of the connection string"
             ) from None
         raise TransientError(f"{where}: {text}") from None
     connection.execute(_SETTINGS)
+    connection.execute(_GIVE_UP, [str(_GIVE_UP_MS)])
     return connection
 
 

@@ -1,4 +1,4 @@
-"""Up to which key all rows are there: see `penstock.sources.postgres` for why that takes some waiting."""
+"""Up to which key all rows are there. `penstock.sources.postgres.source` says why that takes some waiting."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.sources._postgres_client import (
+from penstock.sources.postgres.client import (
     Key,
     beyond,
     columns,
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg.sql import Composable
 
-    from penstock.sources._postgres_shape import Shape
-    from penstock.sources.postgres import PostgresSource
+    from penstock.sources.postgres.shape import PostgresShape
+    from penstock.sources.postgres.source import PostgresSource
 
 _log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class Horizon:
         """Who is at work is found anew."""
         self._pending = None
 
-    def advance(self, connection: psycopg.Connection[Any], shape: Shape) -> bool:
+    def advance(self, connection: psycopg.Connection[Any], shape: PostgresShape) -> bool:
         """Move on, all rows so far having been brought, if there is more and it is settled, or is soon."""
         if self.is_last:
             return False
@@ -108,7 +108,7 @@ class Horizon:
             time.sleep(_PAUSE)
         return True
 
-    def _look(self, connection: psycopg.Connection[Any], shape: Shape) -> _Pending | None:
+    def _look(self, connection: psycopg.Connection[Any], shape: PostgresShape) -> _Pending | None:
         """The greatest key now, and who is at work. The keys are read first: whoever holds a smaller one by
         then is still at work when that is read, or has ended and is visible from then on.
         """
@@ -173,7 +173,7 @@ class Horizon:
             ", ".join(pending.prepared) or "none",
         )
 
-    def _margin(self, shape: Shape) -> list[Composable]:
+    def _margin(self, shape: PostgresShape) -> list[Composable]:
         """now() is read off the clock just before its transaction can be seen: leave that time to appear."""
         if shape.key_types[0] != "timestamptz" or self._source.wait_for == "nothing":
             return []

@@ -12,14 +12,14 @@ from uuid import UUID
 import pyarrow as pa
 
 from penstock.errors import InputError, TypeMismatch
-from penstock.sources._postgres_client import psycopg_package, relation
+from penstock.sources.postgres.client import psycopg_package, relation
 
 if TYPE_CHECKING:
     import psycopg
     from psycopg.sql import Composable
 
-    from penstock.sources.postgres import PostgresSource
-    from penstock.tables import Field
+    from penstock.sources.postgres.source import PostgresSource
+    from penstock.types.tables import Field
 
 KEYS: dict[str, Callable[[str], Any]] = {
     "int2": int,
@@ -33,6 +33,10 @@ KEYS: dict[str, Callable[[str], Any]] = {
 }
 """Types of PostgreSQL that a key's columns can have, and how their text becomes a state."""
 
+_ZONELESS = (
+    "say what its times mean: Annotated[datetime, Timestamp(zone='Europe/Berlin')] for local times of a "
+    "place, Timestamp(naive=True) for times without a zone"
+)
 _SHAPE = """
 SELECT c.relkind::text, a.attname, t.typname, t.typcategory::text, a.attnotnull,
        format_type(a.atttypid, a.atttypmod)
@@ -53,15 +57,17 @@ WHERE s.seqrelid = pg_get_serial_sequence(%s, %s)::regclass AND s.seqcache > 1
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class PostgresShape:
     """What was learned about the table when the connection was made."""
 
     columns: tuple[Composable, ...]
     schema: pa.Schema
     key_types: tuple[str, ...]
+    local: frozenset[str] = frozenset()
+    """Columns of times without a zone, which are local times of their field's zone."""
 
 
-def shape_of(source: PostgresSource, connection: psycopg.Connection[Any]) -> Shape:
+def shape_of(source: PostgresSource, connection: psycopg.Connection[Any]) -> PostgresShape:
     """Check that the table can be read as it was declared."""
     name = relation(source.name).as_string(connection)
     found = connection.execute(_SHAPE, [name]).fetchall()
@@ -81,7 +87,8 @@ def shape_of(source: PostgresSource, connection: psycopg.Connection[Any]) -> Sha
     selected = tuple(_selected(source, field, *columns[field.name]) for field in fields)
     _check_key(source, connection, name, found)
     types = tuple(columns[each][0] for each in source.key)
-    return Shape(selected, source.table.input_schema(), types)
+    local = frozenset(f.name for f in fields if f.zone and columns[f.name][0] == "timestamp")
+    return PostgresShape(selected, source.table.input_schema(), types, local)
 
 
 def _selected(source: PostgresSource, field: Field, kind: str, category: str, full: str) -> Composable:
@@ -96,14 +103,17 @@ def _selected(source: PostgresSource, field: Field, kind: str, category: str, fu
         or (is_a.is_string(field.type) and textual)
         or (is_a.is_boolean(field.type) and kind == "bool")
         or (is_a.is_date(field.type) and kind == "date")
-        or (is_a.is_timestamp(field.type) and kind == "timestamptz")
+        or (is_a.is_timestamp(field.type) and kind == ("timestamptz" if field.type.tz else "timestamp"))
+        or (field.zone is not None and kind == "timestamp")
         or (is_a.is_binary(field.type) and kind == "bytea")
     )
     if not fits:
         raise TypeMismatch(
             f"{source!r}: column {field.name} is {full} in PostgreSQL, "
             f"and {field} is declared as {field.type}",
-            hint="declare the field with the type that fits, or cast the column in a view and read that",
+            hint=_ZONELESS
+            if kind == "timestamp" and is_a.is_timestamp(field.type)
+            else "declare the field with the type that fits, or cast the column in a view and read that",
         )
     fetched: Composable = sql.SQL("encode({}, 'hex')").format(column) if kind == "bytea" else column
     return fetched

@@ -36,7 +36,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from penstock.errors import InputError, PenstockError, TransientError, UsageError
-from penstock.sources._postgres_client import (
+from penstock.sources.base import Part, StatefulSource
+from penstock.sources.postgres.client import (
     Key,
     beyond,
     columns,
@@ -47,10 +48,9 @@ from penstock.sources._postgres_client import (
     psycopg_package,
     relation,
 )
-from penstock.sources._postgres_horizon import Horizon
-from penstock.sources._postgres_rows import fitted, last_key, parsed
-from penstock.sources._postgres_shape import Shape, shape_of
-from penstock.sources.base import Part, StatefulSource
+from penstock.sources.postgres.horizon import Horizon
+from penstock.sources.postgres.rows import fitted, last_key, parsed
+from penstock.sources.postgres.shape import PostgresShape, shape_of
 
 if TYPE_CHECKING:
     import psycopg
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from psycopg.sql import Composable
 
     from penstock.sources.state import State
-    from penstock.tables import Table
+    from penstock.types.tables import Table
 
 __all__ = ["Key", "PostgresPart", "PostgresSource", "WaitFor"]
 
@@ -78,8 +78,9 @@ class PostgresSource(StatefulSource):
     to it are read. Without it, it never does.
 
     Fields are columns of the same name. int takes smallint to bigint; float real and double precision; str
-    text, varchar, char, uuid, json, jsonb, enums and addresses; Decimal numeric; datetime timestamptz; date,
-    bool and bytes their own. Other columns are left alone; cast what you need in a view.
+    text, varchar, char, uuid, json, jsonb, enums and addresses; Decimal numeric; datetime timestamptz, and
+    timestamp where a `Timestamp` says what it means; date, bool and bytes their own. Other columns are left
+    alone; cast what you need in a view.
 
     ``parts`` divides the rows by a hash of the key. Each part looks at all keys that are new and takes its
     own: several parts spread what rows cost on their way here, not the scan. The number belongs to the
@@ -153,7 +154,7 @@ class PostgresPart(Part):
         self._horizon = Horizon(source, after)
         self._rows = _FIRST_ROWS
         self._connection: psycopg.Connection[Any] | None = None
-        self._shape: Shape | None = None
+        self._shape: PostgresShape | None = None
 
     def poll(self, limit: int) -> pa.RecordBatch | None:
         with self._told() as connection:
@@ -198,7 +199,7 @@ class PostgresPart(Part):
             self.close()
             raise InputError(f"{self._source!r}: {error}") from error
 
-    def _fetch(self, connection: psycopg.Connection[Any], shape: Shape, limit: int) -> pa.RecordBatch:
+    def _fetch(self, connection: psycopg.Connection[Any], shape: PostgresShape, limit: int) -> pa.RecordBatch:
         """The next rows up to the horizon, which are all there are if they are fewer than ``limit``."""
         source, sql, upto = self._source, psycopg_package().sql, self._horizon.key
         assert upto is not None

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.dialect.known_names import CATALOG_RELATIONS
-from penstock.dialect.lexing import IDENTIFIER, SYMBOL, WORD, Token
+from penstock.sql.parse.known_names import CATALOG_RELATIONS
+from penstock.sql.parse.lexing import IDENTIFIER, SYMBOL, WORD, Token
 
 _SCHEMAS = frozenset({"pg_catalog", "information_schema"})
 _ENDS = frozenset(

@@ -21,13 +21,18 @@ WORD, IDENTIFIER, STRING, NUMBER, PARAMETER, SYMBOL = (
     "parameter",
     "symbol",
 )
+PLAIN = re.compile(r"'[^']*(?:''[^']*)*'|[bBxX]'[^']*'")
+"""String literals that everybody reads alike."""
 LONGEST = 1 << 20
 """Characters of a text: reading a million takes seconds, in which nobody can cancel it."""
 REMEMBERED = 4096
-"""Texts longer than this are not kept: their tokens take a hundred times the memory."""
+"""Of texts longer than this only the last is kept: their tokens take a hundred times the memory."""
+_KEPT = 1 << 19
+_QUOTES = re.compile(r"['\"]|\$(?!\d)")
+"""What a text has that may be written more plainly."""
 _LETTER = "A-Za-z_\u0080-\U0010ffff"
 _COMMON = r"""
-    (?P<space>[\s\x00]+|--[^\r\n]*)
+    (?P<space>[ \t\n\r\f\v\x00]+|--[^\r\n]*)
   | (?P<comment>/\*)
   | (?P<number>0[xX][0-9a-fA-F_]+|0[oO][0-7_]+|0[bB][01_]+
       |(?:\d[\d_]*(?:\.(?!\.)[\d_]*)?|\.\d[\d_]*)(?:[eE][+-]?\d+)?)
@@ -60,11 +65,25 @@ _SPARK = re.compile(
 """,
     re.VERBOSE | re.DOTALL,
 )
+_CONTINUES = re.compile(r"(?:[ \t\f\v]|--[^\r\n]*+)*+[\r\n](?:[ \t\r\n\f\v]++|--[^\r\n]*+[\r\n])*+'")
+"""What lets a string go on: a line break, and nothing but space and comments up to the next quote.
+
+It never goes back over what it has read: otherwise each blank after a string would double the time.
+"""
+_RESTS = {
+    "string": re.compile(r"[^']*(?:''[^']*)*'"),
+    "unicode": re.compile(r"[^']*(?:''[^']*)*'"),
+    "escaped": re.compile(r"[^'\\]*(?:(?:\\.|'')[^'\\]*)*'", re.DOTALL),
+}
 _ESCAPE = re.compile(
     r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))", re.DOTALL
 )
 _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
-_UNICODE = re.compile(r"\\(?:\\|([0-9a-fA-F]{4})|\+([0-9a-fA-F]{6}))")
+_UNICODE_KINDS = ("unicode", "unicode_name")
+_NO_CHARACTER = "\ufffd"
+_LONGEST_NUMBER = 1_000
+"""No type here has as many digits, and Python does not make a number of many more."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +100,7 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class StatementText:
     """One statement of a text, and how many characters stand before it."""
 
     text: str
@@ -98,8 +117,10 @@ def tokens(text: str, dialect: str = "postgres") -> list[Token]:
             sqlstate="54000",
             hint="Pass values as parameters.",
         )
-    match = (_SPARK if dialect == "spark" else _POSTGRES).match
+    postgres = dialect != "spark"
+    match = (_POSTGRES if postgres else _SPARK).match
     found: list[Token] = []
+    escapable = -9, ""
     at = 0
     while at < len(text):
         hit = match(text, at)
@@ -116,36 +137,100 @@ def tokens(text: str, dialect: str = "postgres") -> list[Token]:
         elif kind == "open":
             raise _unterminated(text, at, hit.group())
         elif kind != "space":
+            whole = hit.group()
+            if len(whole) > _LONGEST_NUMBER and kind in ("number", "parameter"):
+                raise SqlError("a number has too many digits", sqlstate="22003", position=at)
+            if postgres and kind in _RESTS:
+                whole, end = _continued(text, kind, whole, end)
             as_kind, read = _READ[kind]
-            found.append(Token(as_kind, read(hit.group()), hit.group(), at, end))
+            found.append(Token(as_kind, read(whole), text[at:end], at, end))
+            if kind in _UNICODE_KINDS:
+                escapable = len(found), whole
+        if len(found) == escapable[0] + 2 and found[-1].kind == STRING and found[-2].value == "uescape":
+            found[-3:] = [_uescaped(text, escapable[1], found[-3], found[-1])]
         at = end
     return found
 
 
-def split(text: str, dialect: str = "auto") -> list[Piece]:
+def _continued(text: str, kind: str, whole: str, end: int) -> tuple[str, int]:
+    """A string with what continues it on further lines, which is read by the rules of its first part."""
+    while going := _CONTINUES.match(text, end):
+        rest = _RESTS[kind].match(text, going.end())
+        if rest is None:
+            raise _unterminated(text, going.end() - 1, "'")
+        whole, end = whole[:-1] + rest.group(), rest.end()
+    return whole, end
+
+
+def _uescaped(text: str, whole: str, literal: Token, mark: Token) -> Token:
+    """A U& literal with UESCAPE behind it, which names the character that escapes in it."""
+    if not re.fullmatch(r"[^0-9a-fA-F+'\"\s]", mark.value):
+        raise _at(mark.start, "invalid Unicode escape character")
+    inner = _unicode(whole, mark.value)
+    return Token(literal.kind, inner, text[literal.start : mark.end], literal.start, mark.end)
+
+
+def plain(text: str) -> str:
+    """The same statement with every string literal, and U& name, in its plainest form.
+
+    Who reads it with rules of their own then reads what PostgreSQL does: nothing is left to escape, to
+    continue on the next line, or to quote with dollars.
+    """
+    if not _QUOTES.search(text):
+        return text
+    pieces, at = [], 0
+    for token in lexed(text, "postgres"):
+        if token.text[0] in "uU" and _NO_CHARACTER in token.value:
+            raise _at(token.start, "invalid Unicode escape")
+        if token.kind == STRING and not PLAIN.fullmatch(token.text):
+            bits = token.text[0] in "bBxX"
+            written = token.value if bits else "'" + token.value.replace("'", "''") + "'"
+        elif token.kind == IDENTIFIER and token.text[0] in "uU":
+            written = '"' + token.value.replace('"', '""') + '"'
+        else:
+            continue
+        pieces += [text[at : token.start], written.ljust(token.end - token.start)]
+        at = token.end
+    return "".join([*pieces, text[at:]])
+
+
+def split(text: str, dialect: str = "auto") -> list[StatementText]:
     """The statements of a text, cut at semicolons that stand outside of quotes, comments and parentheses.
 
     Pieces of nothing but space and comments are left out, unless there is no other.
     """
-    pieces: list[Piece] = []
+    pieces: list[StatementText] = []
     start, depth, empty = 0, 0, True
     for token in lexed(text, dialect):
         if token.text == ";" and token.kind == SYMBOL and depth <= 0:
             if not empty:
-                pieces.append(Piece(text[start : token.start], start))
+                pieces.append(StatementText(text[start : token.start], start))
             start, depth, empty = token.end, 0, True
             continue
         empty = False
         if token.kind == SYMBOL:
             depth += {"(": 1, ")": -1}.get(token.text, 0)
     if not empty:
-        pieces.append(Piece(text[start:], start))
-    return pieces or [Piece("", 0)]
+        pieces.append(StatementText(text[start:], start))
+    return pieces or [StatementText("", 0)]
 
 
 def lexed(text: str, dialect: str = "auto") -> tuple[Token, ...]:
     """As `tokens`; "auto" reads by PostgreSQL's rules, and by Spark's where only those make sense."""
-    return (_remembered if len(text) <= REMEMBERED else _lexed)(text, dialect)
+    if len(text) <= REMEMBERED:
+        return _remembered(text, dialect)
+    # A statement is cut, classified and analysed in turn: each wants the same tokens.
+    known = _LAST[0]
+    if known[0] == text and dialect in known[1]:
+        return known[2]
+    found = _lexed(text, dialect)
+    if len(text) <= _KEPT:
+        alike = dialect != "spark" and "\\" not in text and '"' not in text
+        _LAST[0] = text, ("auto", "postgres") if alike else (dialect,), found
+    return found
+
+
+_LAST: list[tuple[str, tuple[str, ...], tuple[Token, ...]]] = [("", (), ())]
 
 
 def _lexed(text: str, dialect: str) -> tuple[Token, ...]:
@@ -203,7 +288,7 @@ def _string(text: str) -> str:
 def _escaped(text: str) -> str:
     opening = text.index("'") if text[0] != '"' and "'" in text[:2] else text.index('"')
     quote = text[opening]
-    return _ESCAPE.sub(_one_escape, text[opening + 1 : -1].replace(quote * 2, quote))
+    return _paired(_ESCAPE.sub(_one_escape, text[opening + 1 : -1].replace(quote * 2, quote)))
 
 
 def _one_escape(hit: re.Match[str]) -> str:
@@ -211,20 +296,29 @@ def _one_escape(hit: re.Match[str]) -> str:
     if letter is not None:
         return _LETTERS.get(letter, letter)
     number = int(octal, 8) if octal else int(short or long or hexed, 16)
-    return chr(number) if number < 0x110000 else "\ufffd"
+    return chr(number) if number < 0x110000 else _NO_CHARACTER
 
 
-def _unicode(text: str) -> str:
-    quote = text[2]
+def _unicode(text: str, escape: str = "\\") -> str:
+    quote, mark = text[2], re.escape(escape)
     inner = text[3:-1].replace(quote * 2, quote)
-    return _UNICODE.sub(lambda hit: _code(hit.group(1) or hit.group(2)), inner)
+    escapes = re.compile(rf"{mark}(?:({mark})|([0-9a-fA-F]{{4}})|\+([0-9a-fA-F]{{6}})|)")
+    return _paired(escapes.sub(lambda hit: hit[1] or _code(hit[2] or hit[3]), inner))
 
 
 def _code(digits: str | None) -> str:
+    # PostgreSQL refuses what is no escape, if no UESCAPE behind it says that it is none.
     if digits is None:
-        return "\\"
+        return _NO_CHARACTER
     number = int(digits, 16)
-    return chr(number) if number < 0x110000 else "\ufffd"
+    return chr(number) if number < 0x110000 else _NO_CHARACTER
+
+
+def _paired(text: str) -> str:
+    """Two halves of a character that were escaped one by one are one character."""
+    if _SURROGATE.search(text) is None:
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 _READ: dict[str, tuple[str, Callable[[str], str]]] = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from penstock.dialect.lexing import IDENTIFIER, NUMBER, STRING, SYMBOL, WORD, Token, lexed
 from penstock.errors import SqlError
+from penstock.sql.parse.lexing import IDENTIFIER, NUMBER, STRING, SYMBOL, WORD, Token, lexed
 
 
-class Reader:
+class TokenReader:
     """Where we are in a statement. Methods named ``take…`` step over what they find, and only then."""
 
     def __init__(self, text: str, dialect: str = "auto") -> None:

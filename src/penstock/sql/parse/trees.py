@@ -14,10 +14,10 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token as SqlglotToken
 from sqlglot.tokenizer_core import TokenType
 
-from penstock.dialect import catalog_text, postgres
-from penstock.dialect.known_names import SPARK_ONLY
-from penstock.dialect.lexing import SYMBOL, WORD, Token, lexed
 from penstock.errors import SqlError
+from penstock.sql.parse import catalog_text, postgres
+from penstock.sql.parse.known_names import SPARK_ONLY
+from penstock.sql.parse.lexing import SYMBOL, WORD, Token, lexed
 
 _SPARK_WORDS = (
     ("lateral", "view"),
@@ -34,6 +34,8 @@ _SPARK_WORDS = (
     ("|>",),
 )
 _DEEPEST = 200
+_BRANCHES = 1_000
+_SET_OPERATIONS = frozenset({"union", "intersect", "except"})
 _GRAMMAR = frozenset(
     {"CAST", "TRY_CAST", "SAFE_CAST", "EXTRACT", "TRIM", "SUBSTRING", "OVERLAY", "POSITION", "CEIL", "FLOOR"}
 )
@@ -70,12 +72,17 @@ def tokens(sql: str, dialect: str) -> Sequence[Token]:
         raise SqlError(
             what, sqlstate="42601", position=found[0].start, hint="Begin with SELECT, WITH or VALUES."
         )
-    depth = 0
+    depth, joined = 0, 0
     for token in found:
+        joined += token.kind == WORD and token.value in _SET_OPERATIONS
         if token.kind == SYMBOL:
             depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(token.text, 0)
             if depth > _DEEPEST:
                 raise _too_deep()
+    if joined > _BRANCHES:
+        # Each UNION stands inside of the next, and is climbed from each table up to the top.
+        what = f"the statement joins more than {_BRANCHES:,} queries by UNION and the like"
+        raise SqlError(what, sqlstate="54001", hint="Use VALUES, or several statements.")
     for token in found[:-1]:
         if token.kind == SYMBOL and token.text == ";":
             what = "cannot insert multiple commands into a prepared statement"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -9,12 +10,13 @@ from zlib import crc32
 
 from sqlglot import exp
 
-from penstock.dialect.spark.types import ANY, UNKNOWN, Type, of_spark
 from penstock.errors import SqlError
+from penstock.sql.parse.interval_input import Parts
+from penstock.sql.rules.types import ANY, UNKNOWN, Type, of_spark
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class SparkRelation:
     """A relation: ``name`` as Spark SQL spells it, and its columns with their Spark types, in order."""
 
     name: str
@@ -33,39 +35,49 @@ class Typed:
     value: object = None
 
 
+class Elements(tuple[object, ...]):
+    """The elements of a long array that is a parameter: None, numbers, and texts for all else."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class Field:
-    """A column that a statement can name. ``sql`` is what Spark is told."""
+class NamedColumn:
+    """A column that a statement can name. ``sql`` is what Spark is told.
+
+    ``literal`` is the text of a column of a query that is nothing but a literal.
+    """
 
     name: str
     sql: str
     type: Type
+    literal: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class FromItem:
     """One relation of FROM. ``fields`` None means that its columns are not known."""
 
     name: str
-    fields: tuple[Field, ...] | None
+    fields: tuple[NamedColumn, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class TranslatedQuery:
     """A query in Spark's SQL, and the columns that it gives."""
 
     sql: str
-    fields: tuple[Field, ...] | None
+    fields: tuple[NamedColumn, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class NameScope:
     """What names mean here: the relations of FROM, columns that USING merged, and the query around."""
 
-    sources: tuple[Source, ...] = ()
-    merged: tuple[Field, ...] = ()
-    outer: Scope | None = None
-    ctes: Mapping[str, Query] = field(default_factory=dict)
+    sources: tuple[FromItem, ...] = ()
+    merged: tuple[NamedColumn, ...] = ()
+    outer: NameScope | None = None
+    ctes: Mapping[str, TranslatedQuery] = field(default_factory=dict)
     windows: Mapping[str, exp.Window] = field(default_factory=dict)
 
 
@@ -114,25 +126,31 @@ def aggregate(*names: str) -> Callable[[F], F]:
 class Context:
     """A place in a statement."""
 
-    target: Callable[[tuple[str, ...]], Target | None]
+    target: Callable[[tuple[str, ...]], SparkRelation | None]
     parameters: Sequence[str]
-    scope: Scope
-    queries: Callable[[Context, exp.Expr], Query]
+    scope: NameScope
+    queries: Callable[[Context, exp.Expr], TranslatedQuery]
+    rows: list[Typed] | None = None
+    """Where functions of rows may stand (in the list of SELECT): the arrays whose elements they give."""
+    values: Mapping[int, object] = field(default_factory=dict)
+    """Values of parameters that stand in the text itself, by number: some places want a constant."""
+    session: Mapping[str, str] | None = None
+    """What ``user``, ``current_catalog`` and ``current_schema`` mean; None in a view."""
 
-    def inside(self, scope: Scope) -> Context:
+    def inside(self, scope: NameScope) -> Context:
         return replace(self, scope=scope)
 
-    def query(self, node: exp.Expr) -> Query:
+    def query(self, node: exp.Expr) -> TranslatedQuery:
         """A query inside this one; it may name what is in scope here."""
-        inner = Scope(outer=self.scope, ctes=self.scope.ctes)
-        return self.queries(self.inside(inner), node)
+        inner = NameScope(outer=self.scope, ctes=self.scope.ctes)
+        return self.queries(replace(self, scope=inner, rows=None), node)
 
     def expr(self, node: exp.Expr | None) -> Typed:
         if node is None:
             raise SqlError("an expression is missing", sqlstate="42601")
         found = RULES.get(type(node))
         if found is None:
-            raise refuse(f"{type(node).__name__} is not supported", node)
+            raise refuse(f"{written(node)} is not supported", node)
         return found(self, node)
 
     def exprs(self, nodes: Sequence[exp.Expr]) -> list[Typed]:
@@ -143,7 +161,8 @@ class Context:
             raise SqlError(f"there is no parameter ${number}", sqlstate="42P02", position=position(node))
         spark = self.parameters[number - 1]
         kind = of_spark(spark)
-        return Typed(f"CAST(:p{number} AS {spark})", UNKNOWN if kind == ANY else kind)
+        bound = Typed(f"CAST(:p{number} AS {spark})", UNKNOWN if kind == ANY else kind)
+        return given(bound, spark, self.values[number]) if number in self.values else bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +202,33 @@ class AggregateCall(Call):
         return f"{text} OVER {self.over}" if self.over else text
 
 
+_SHOWN = 60
+
+
+def written(node: exp.Expr) -> str:
+    """A piece of a statement in the words of who wrote it."""
+    try:
+        words = " ".join(node.sql(dialect="postgres", comments=False).split())
+    except Exception:
+        words = node.key.upper()
+    return words if len(words) <= _SHOWN else f"{words[:_SHOWN]}…"
+
+
+def given(bound: Typed, spark: str, value: object) -> Typed:
+    """A parameter whose value is known."""
+    if isinstance(value, str) and bound.type.textual:
+        return Typed(text(value), bound.type, value)
+    if isinstance(value, int) and not isinstance(value, bool) and bound.type.integer:
+        return Typed(f"CAST({value} AS {spark})", bound.type, value)
+    if isinstance(value, Parts) and bound.type.name == "interval":
+        from penstock.sql.rules.time.intervals import constant
+
+        return constant(value)
+    if isinstance(value, list | Elements) and bound.type.name == "array":
+        return Typed(bound.sql, bound.type, value)
+    return bound
+
+
 def position(node: exp.Expr | None) -> int | None:
     """Where a node begins in the statement, if the parser kept it."""
     if node is None:
@@ -198,7 +244,7 @@ def refuse(
     what: str, node: exp.Expr | None = None, *, hint: str | None = None, sqlstate: str = "0A000"
 ) -> SqlError:
     """That something is not translated, to raise: better than an answer that is not PostgreSQL's."""
-    hint = hint or "Write it in another way, or in Spark's SQL after SET penstock.dialect = 'spark'."
+    hint = hint or "Write it in another way, or in Spark's SQL after SET penstock.sql = 'spark'."
     return SqlError(what, sqlstate=sqlstate, position=position(node), hint=hint)
 
 
@@ -223,9 +269,17 @@ def text(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
+def at_least(least: int, sql: str) -> str:
+    """A number, or ``least`` if it is smaller; NULL for NULL, which Spark's greatest passes over."""
+    return f"IF({sql} < {least}, {least}, {sql})"
+
+
+_NAME = re.compile(r"(?:`[^`]+`|\w+)(?:\.(?:`[^`]+`|\w+))*")
+
+
 def once(value: Typed, body: Callable[[str], str]) -> str:
     """``body`` of a value that is computed once, though it is named often."""
-    simple = value.sql.replace("`", "").replace(".", "").replace("_", "").isalnum()
+    simple = _NAME.fullmatch(value.sql) is not None
     # Spark has no subqueries inside a lambda.
     if simple or "SELECT " in value.sql:
         return body(value.sql)

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
-from penstock.dialect.postgres import AGGREGATES as AGGREGATE_NAMES
-from penstock.dialect.spark.casts import cast, coerce, unify
-from penstock.dialect.spark.core import (
-    FUNCTIONS,
-    Call,
-    Context,
-    Typed,
-    function,
-    name_of,
-    refuse,
-    rule,
-)
-from penstock.dialect.spark.operators import compare
-from penstock.dialect.spark.shared import SHARED
-from penstock.dialect.spark.texts import plain, shown
-from penstock.dialect.spark.types import ANY, BYTEA, INT4, TEXT, UUID, Type
+from penstock.sql.parse.postgres import AGGREGATES as AGGREGATE_NAMES
+from penstock.sql.rules.core import FUNCTIONS, Call, Context, Typed, function, name_of, once, refuse, rule
+from penstock.sql.rules.queries import lockstep
+from penstock.sql.rules.queries.rowsets import ARRAYS
+from penstock.sql.rules.shared import SHARED
+from penstock.sql.rules.time import intervals
+from penstock.sql.rules.types import ANY, BYTEA, INT4, PARTS, TEXT, UUID, Type
+from penstock.sql.rules.values.casts import cast, coerce, from_hex, unify
+from penstock.sql.rules.values.operators import compare, ranked
+from penstock.sql.rules.values.texts import plain
 
+_CONDITIONAL = frozenset({"coalesce", "nullif", "greatest", "least"})
+"""Here PostgreSQL allows no functions of rows, as in CASE."""
 _NEVER = frozenset({"java_method", "reflect", "try_reflect"})
 
 
@@ -28,12 +26,12 @@ _NEVER = frozenset({"java_method", "reflect", "try_reflect"})
 def _call(context: Context, node: exp.Expr) -> Typed:
     name = name_of(node.this) if isinstance(node.this, exp.Identifier) else str(node.this).lower()
     if name == "array" and len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Query):
-        from penstock.dialect.spark.arrays import of_query
+        from penstock.sql.rules.values.arrays import of_query
 
         return of_query(context, node.expressions[0])
     if name == "row":
         raise refuse("ROW is only supported in comparisons", node)
-    found = FUNCTIONS.get(name)
+    found = FUNCTIONS.get(name) or (lockstep.element if name in ARRAYS else None)
     if found is None:
         if name in SHARED or name in _NEVER or name in AGGREGATE_NAMES:
             raise refuse(f"the function {name} is not supported", node)
@@ -45,7 +43,8 @@ def _call(context: Context, node: exp.Expr) -> Typed:
         and name != "make_interval"
     ):
         raise refuse(f"{name} with named or variadic arguments is not supported", node)
-    args = [] if name == "make_interval" else context.exprs(node.expressions)
+    inner = replace(context, rows=None) if name in _CONDITIONAL else context
+    args = [] if name == "make_interval" else inner.exprs(node.expressions)
     return found(Call(context, name, args, node))
 
 
@@ -80,6 +79,12 @@ def _extreme(call: Call) -> Typed:
     values, kind = unify(call.args)
     if len(values) == 1:
         return values[0]
+    if kind == PARTS or kind.name == "array":
+        # By their sizes, which Spark does not see.
+        size = intervals.size if kind == PARTS else ranked
+        pairs = ", ".join(f"struct({size(value)} AS k, {value.sql} AS v)" for value in values)
+        word = "array_max" if call.name == "greatest" else "array_min"
+        return Typed(f"{word}(filter(array({pairs}), x_e -> x_e.v IS NOT NULL)).v", kind)
     return Typed(f"{call.name}({', '.join(value.sql for value in values)})", kind)
 
 
@@ -123,9 +128,10 @@ def _decode(call: Call) -> Typed:
     value = texts(call, count=1)[0]
     form = call.args[1].value
     if form == "hex":
-        return Typed(f"unhex({value})", BYTEA)
+        return Typed(once(Typed(value, TEXT), from_hex), BYTEA)
     if form == "base64":
-        return Typed(f"unbase64(regexp_replace({value}, '\\\\s', ''))", BYTEA)
+        # Not unbase64, which passes over what it cannot read.
+        return Typed(f"to_binary(regexp_replace({value}, '\\\\s', ''), 'base64')", BYTEA)
     raise call.refuse("only the forms hex and base64 are supported")
 
 
@@ -164,33 +170,3 @@ def _random(call: Call) -> Typed:
 def _nulls(call: Call) -> Typed:
     test = "IS NOT NULL" if call.name == "num_nonnulls" else "IS NULL"
     return Typed(f"({' + '.join(f'CAST(({arg.sql} {test}) AS INT)' for arg in call.args)})", INT4)
-
-
-@function("format")
-def _format(call: Call) -> Typed:
-    """Literal patterns of ``%s``, ``%I``, ``%L`` and ``%%``."""
-    pattern = call.args[0].value
-    if not isinstance(pattern, str):
-        raise call.refuse("the pattern must be a literal")
-    parts: list[str] = []
-    rest = list(call.args[1:])
-    pieces = pattern.split("%")
-    parts.append(_quoted(pieces[0]))
-    at = 1
-    while at < len(pieces):
-        piece = pieces[at]
-        if piece == "":
-            at += 1
-            parts.append(_quoted("%" + (pieces[at] if at < len(pieces) else "")))
-        elif piece[0] == "s" and rest:
-            parts += [f"coalesce({shown(rest.pop(0))}, '')", _quoted(piece[1:])]
-        else:
-            raise call.refuse("only %s and %% are supported")
-        at += 1
-    return Typed(f"concat({', '.join(part for part in parts if part) or _quoted('') or chr(39) * 2})", TEXT)
-
-
-def _quoted(value: str) -> str:
-    from penstock.dialect.spark.core import text
-
-    return text(value) if value else ""

@@ -13,7 +13,7 @@ class Type:
 
     ``precision`` and ``scale`` are those of the decimal that Spark has. ``exact`` is False where PostgreSQL's
     value would have another scale: the number is the same, its text is not. ``native`` marks json that Spark
-    holds as a struct, a map or a variant. ``unit`` says how it holds an interval: as ``ym`` or as ``dt``.
+    holds as a struct, a map or a variant. ``unit`` says how it holds an interval (`intervals`).
     """
 
     name: str
@@ -32,7 +32,7 @@ class Type:
         if self.name == "array":
             return f"ARRAY<{self.element.spark if self.element else 'STRING'}>"
         if self.name == "interval":
-            return "INTERVAL YEAR TO MONTH" if self.unit == "ym" else "INTERVAL DAY TO SECOND"
+            return _INTERVALS[self.unit]
         return _SPARK.get(self.name, "STRING")
 
     @property
@@ -69,16 +69,27 @@ _SPARK = {
     "timestamptz": "TIMESTAMP",
 }
 
+_INTERVALS = {
+    "ym": "INTERVAL YEAR TO MONTH",
+    "dt": "INTERVAL DAY TO SECOND",
+    "parts": "STRUCT<pg_months: INT, pg_days: INT, pg_micros: BIGINT>",
+}
+
 BOOL, INT2, INT4, INT8 = Type("bool"), Type("int2"), Type("int4"), Type("int8")
 FLOAT4, FLOAT8, TEXT, BYTEA = Type("float4"), Type("float8"), Type("text"), Type("bytea")
 DATE, TIMESTAMP, TIMESTAMPTZ = Type("date"), Type("timestamp"), Type("timestamptz")
+TIME = Type("time")
+"""A time of day, held as the text that PostgreSQL writes: such texts sort as the times do."""
 JSON, JSONB, UUID, RECORD = Type("json"), Type("jsonb"), Type("uuid"), Type("record")
 UNKNOWN = Type("unknown")
 """A literal or NULL that takes the type of what stands beside it."""
 ANY = Type("any")
 """Nothing is known."""
 DAYTIME, MONTHS = Type("interval", unit="dt"), Type("interval", unit="ym")
+PARTS = Type("interval", unit="parts")
 NUMERIC = Type("numeric", 38, 18, exact=False)
+ROUGH = Type("float8", exact=False)
+"""A numeric to PostgreSQL that is computed in doubles here: roots, logarithms, deviations."""
 
 _RANK = {name: i for i, name in enumerate(("int2", "int4", "int8", "numeric", "float4", "float8"))}
 _MOMENTS = {name: i for i, name in enumerate(("date", "timestamp", "timestamptz"))}
@@ -109,6 +120,8 @@ def of_spark(ddl: str) -> Type:
         return array(of_spark(text[text.index("<") + 1 : text.rindex(">")]) if "<" in text else ANY)
     if head == "interval":
         return MONTHS if "year" in text or "month" in text else DAYTIME
+    if text.replace("`", "").startswith("struct<pg_months"):
+        return PARTS
     if head in ("struct", "map", "variant"):
         return Type("json", native=True)
     return _OF_SPARK.get(head, ANY)
@@ -155,7 +168,9 @@ def common(types: Sequence[Type]) -> Type:
         return array(common([kind.element or ANY for kind in known]))
     if all(kind.textual for kind in known):
         return TEXT if len({kind.name for kind in known}) > 1 else first
-    names = {(kind.name, kind.unit, kind.native) for kind in known}
+    if all(kind.name == "interval" for kind in known):
+        return first if len({kind.unit for kind in known}) == 1 else PARTS
+    names = {(kind.name, kind.native) for kind in known}
     return first if len(names) == 1 else ANY
 
 
@@ -163,6 +178,8 @@ def _number(types: Sequence[Type]) -> Type:
     top = max(types, key=lambda kind: _RANK[kind.name])
     if top.name == "float4" and any(kind.name != "float4" for kind in types):
         return FLOAT8
+    if top.name == "float8":
+        return ROUGH if all(kind == ROUGH for kind in types if kind.floating) else FLOAT8
     if top.name != "numeric":
         return top
     decimals = [decimal(kind) for kind in types]

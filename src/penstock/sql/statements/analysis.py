@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from penstock.dialect import catalog_text, reading, safety
-from penstock.dialect.known_names import CATALOG_RELATIONS, SET_RETURNING, SPARK_AGGREGATES, SPARK_ONLY
-from penstock.dialect.lexing import WORD, Token
 from penstock.errors import SqlError
+from penstock.sql.parse import catalog_text, trees
+from penstock.sql.parse.known_names import CATALOG_RELATIONS, SET_RETURNING, SPARK_AGGREGATES, SPARK_ONLY
+from penstock.sql.parse.lexing import WORD, Token
+from penstock.sql.statements import safety
 
 CATALOG_SCHEMAS = frozenset({"pg_catalog", "information_schema"})
 _COSTLY = frozenset({"repeat", "lpad", "rpad", "array_fill", "format"})
@@ -63,10 +64,10 @@ def analyse(sql: str, dialect: str = "auto", *, schema_exists: safety.SchemaExis
     Raises `SqlError`: 42601 with the place where it cannot be read, 42501 or 0A000 for what is not allowed.
     ``schema_exists`` tells whether a schema may bear the name of a file format.
     """
-    tokens = reading.tokens(sql, dialect)
+    tokens = trees.tokens(sql, dialect)
     safety.check_words(tokens)
     try:
-        tree, spoken = reading.parsed(sql, dialect, tokens)
+        tree, spoken = trees.parsed(sql, dialect, tokens)
         safety.check_tree(tree, schema_exists=schema_exists)
     except SqlError:
         catalog = catalog_text.relations(tokens) if dialect != "spark" else None
@@ -89,9 +90,10 @@ def _analysis(tree: exp.Expression, dialect: str) -> Analysis:
     functions: set[str] = set()
     table_functions: set[str] = set()
     parameters, recursive = 0, False
+    withs = _Withs(dialect)
     for node in tree.walk():
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
-            if not node.find_ancestor(exp.Hint) and not _is_cte(node, dialect):
+            if not node.find_ancestor(exp.Hint) and not withs.names(node):
                 relations.append(RelationRef(relation_path(node), safety.position_of(node)))
         elif isinstance(node, exp.Parameter):
             parameters = max(parameters, int(node.this.name))
@@ -142,34 +144,49 @@ def _table_functions(node: exp.Expr) -> Iterator[str]:
         yield "table"
 
 
-def _is_cte(table: exp.Table, dialect: str) -> bool:
-    """Whether the name is that of a WITH query that can be seen from where the name stands."""
-    if len(table.parts) != 1:
+class _Withs:
+    """The names of WITH queries, and from where they can be seen. Each clause is looked at once."""
+
+    def __init__(self, dialect: str) -> None:
+        self._dialect = dialect
+        self._known: dict[int, tuple[dict[str, int], dict[int, int]]] = {}
+
+    def names(self, table: exp.Table) -> bool:
+        """Whether the name is that of a WITH query that can be seen from where the name stands."""
+        if len(table.parts) != 1:
+            return False
+        name = _folded(table.this, self._dialect)
+        child: exp.Expr = table
+        parent = table.parent
+        while parent is not None:
+            if isinstance(parent, exp.With):
+                if self._before(child, parent, name):
+                    return True
+            else:
+                clause = parent.args.get("with_")
+                if isinstance(clause, exp.With) and clause is not child and name in self._of(clause)[0]:
+                    return True
+            child, parent = parent, parent.parent
         return False
-    name = _folded(table.this, dialect)
-    child: exp.Expr = table
-    parent = table.parent
-    while parent is not None:
-        if isinstance(parent, exp.With):
-            seen = _seen_by(child, parent)
-        else:
-            clause = parent.args.get("with_")
-            seen = list(clause.expressions) if isinstance(clause, exp.With) and clause is not child else []
-        if any(_folded_alias(cte, dialect) == name for cte in seen):
-            return True
-        child, parent = parent, parent.parent
-    return False
 
+    def _before(self, child: exp.Expr, clause: exp.With, name: str) -> bool:
+        """Whether a WITH query can name another: one before it, and itself if the clause is recursive.
 
-def _seen_by(child: exp.Expr, clause: exp.With) -> list[exp.Expression]:
-    """The WITH queries that one of them can name: those before it, and itself if the clause is recursive.
+        PostgreSQL lets it name later ones as well. Spark does not, and would take the name for a table,
+        which nobody has looked at.
+        """
+        first, places = self._of(clause)
+        return name in first and first[name] < places[id(child)] + bool(clause.recursive)
 
-    PostgreSQL lets it name later ones as well. Spark does not, and would take the name for a table, which
-    nobody has looked at.
-    """
-    every = list(clause.expressions)
-    place = next(number for number, cte in enumerate(every) if cte is child)
-    return every[: place + bool(clause.recursive)]
+    def _of(self, clause: exp.With) -> tuple[dict[str, int], dict[int, int]]:
+        """Where each name stands first, and where each query stands."""
+        if (found := self._known.get(id(clause))) is None:
+            first: dict[str, int] = {}
+            for number, cte in enumerate(clause.expressions):
+                first.setdefault(_folded_alias(cte, self._dialect), number)
+            found = first, {id(cte): number for number, cte in enumerate(clause.expressions)}
+            self._known[id(clause)] = found
+        return found
 
 
 def _folded(identifier: exp.Expression, dialect: str) -> str:

@@ -1,7 +1,7 @@
 """Which kind of statement a text is: `split` cuts it into statements, `classify` says what one asks for.
 
 This reads no further than it must: whether a query is well formed, what it reads and whether that is
-allowed is found by `penstock.dialect.analysis`.
+allowed is found by `penstock.sql.statements.analysis`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from penstock.dialect import session_commands as session
-from penstock.dialect import setting_commands as settings
-from penstock.dialect import table_commands as tables
-from penstock.dialect.commands import (
+from penstock.errors import SqlError
+from penstock.sql.parse.lexing import REMEMBERED, SYMBOL, WORD, StatementText, split
+from penstock.sql.parse.token_reader import TokenReader
+from penstock.sql.statements import session_commands as session
+from penstock.sql.statements import setting_commands as settings
+from penstock.sql.statements import table_commands as tables
+from penstock.sql.statements.commands import (
     Begin,
     CloseCursor,
     Command,
@@ -34,7 +37,7 @@ from penstock.dialect.commands import (
     Listen,
     Notify,
     PrepareStatement,
-    Query,
+    QueryStatement,
     Release,
     Rename,
     Reset,
@@ -46,10 +49,7 @@ from penstock.dialect.commands import (
     Unlisten,
     Unsupported,
 )
-from penstock.dialect.copy_command import copy
-from penstock.dialect.lexing import REMEMBERED, SYMBOL, WORD, Piece, split
-from penstock.dialect.reader import Reader
-from penstock.errors import SqlError
+from penstock.sql.statements.copy_command import copy
 
 __all__ = [
     "Begin",
@@ -72,9 +72,8 @@ __all__ = [
     "Fetch",
     "Listen",
     "Notify",
-    "Piece",
     "PrepareStatement",
-    "Query",
+    "QueryStatement",
     "Release",
     "Rename",
     "Reset",
@@ -83,6 +82,7 @@ __all__ = [
     "Savepoint",
     "SetVariable",
     "Show",
+    "StatementText",
     "Unlisten",
     "Unsupported",
     "classify",
@@ -109,7 +109,7 @@ def classify(text: str, dialect: str = "auto") -> Command:
 
 
 def _classified(text: str, dialect: str) -> Command:
-    reader = Reader(text, dialect)
+    reader = TokenReader(text, dialect)
     token = reader.token
     if token is None:
         return Empty()
@@ -131,7 +131,7 @@ def _classified(text: str, dialect: str) -> Command:
 _remembered = functools.lru_cache(maxsize=1024)(_classified)
 
 
-def _query(reader: Reader) -> Command:
+def _query(reader: TokenReader) -> Command:
     """SELECT, WITH, VALUES and what is in parentheses, unless it writes or locks rows."""
     depth, follows = 0, ""
     with_clause = reader.sees("with")
@@ -150,26 +150,26 @@ def _query(reader: Reader) -> Command:
         follows = token.value
     reader.at = 0
     text, offset = reader.rest()
-    return Query(text, offset)
+    return QueryStatement(text, offset)
 
 
-def _table(reader: Reader) -> Command:
+def _table(reader: TokenReader) -> Command:
     """``TABLE x`` is short for SELECT * FROM x."""
     reader.expect("table")
     rest, start = reader.rest()
     lead = "SELECT * FROM "
-    return Query(lead + rest, start - len(lead))
+    return QueryStatement(lead + rest, start - len(lead))
 
 
-def _show(reader: Reader) -> Command:
+def _show(reader: TokenReader) -> Command:
     return tables.spark_show(reader) or settings.show(reader)
 
 
-def _alter(reader: Reader) -> Command:
+def _alter(reader: TokenReader) -> Command:
     return tables.rename(reader) or _unsupported(reader, "alter")
 
 
-def _unsupported(reader: Reader, word: str) -> Command:
+def _unsupported(reader: TokenReader, word: str) -> Command:
     tag = word.upper()
     words = [token.value.upper() for token in reader.tokens[:2] if token.kind == WORD]
     if word in ("alter", "add", "cache", "load", "refresh", "list", "import", "truncate") and len(words) == 2:
@@ -177,7 +177,7 @@ def _unsupported(reader: Reader, word: str) -> Command:
     return Unsupported(tag, f"{tag} is not supported", _UNSUPPORTED.get(word))
 
 
-_READERS: dict[str, Callable[[Reader], Command]] = {
+_READERS: dict[str, Callable[[TokenReader], Command]] = {
     **dict.fromkeys(["select", "with", "values", "from"], _query),
     "table": _table,
     "show": _show,

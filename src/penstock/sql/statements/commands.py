@@ -225,7 +225,7 @@ class Unlisten:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class QueryStatement:
     """Something that gives rows. ``text`` differs from the statement where that was said in other words."""
 
     tag: ClassVar[str] = "SELECT"
@@ -342,7 +342,7 @@ Command = (
     | Listen
     | Notify
     | Unlisten
-    | Query
+    | QueryStatement
     | Explain
     | CreateView
     | CreateTable

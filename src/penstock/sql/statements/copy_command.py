@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.dialect.commands import Command, CopyIn, CopyOptions, CopyOut, Unsupported
-from penstock.dialect.lexing import STRING
-from penstock.dialect.reader import Reader
 from penstock.errors import SqlError
+from penstock.sql.parse.lexing import STRING
+from penstock.sql.parse.token_reader import TokenReader
+from penstock.sql.statements.commands import Command, CopyIn, CopyOptions, CopyOut, Unsupported
 
 _TRUE = frozenset({"true", "on", "1", "yes", "t", "y"})
 _FALSE = frozenset({"false", "off", "0", "no", "f", "n"})
@@ -17,7 +17,7 @@ _READING = frozenset(
 )
 
 
-def copy(reader: Reader) -> Command:
+def copy(reader: TokenReader) -> Command:
     reader.expect("copy")
     binary = reader.take("binary")
     if reader.sees("("):
@@ -46,7 +46,7 @@ def copy(reader: Reader) -> Command:
     return CopyOut(query, offset, _checked(given))
 
 
-def _file(reader: Reader) -> Command:
+def _file(reader: TokenReader) -> Command:
     program = reader.take("program")
     if reader.token is None or reader.token.kind != STRING:
         reader.fail()
@@ -58,7 +58,7 @@ def _file(reader: Reader) -> Command:
     )
 
 
-def _options(reader: Reader, given: dict[str, str]) -> None:
+def _options(reader: TokenReader, given: dict[str, str]) -> None:
     old = reader.take_one("using", "delimiters") if reader.sees("using", "delimiters") else None
     if old:
         reader.expect("delimiters")
@@ -75,7 +75,7 @@ def _options(reader: Reader, given: dict[str, str]) -> None:
     reader.end()
 
 
-def _new_option(reader: Reader, given: dict[str, str]) -> None:
+def _new_option(reader: TokenReader, given: dict[str, str]) -> None:
     position = reader.position
     name = reader.name()
     if name not in _BOTH:
@@ -99,7 +99,7 @@ def _new_option(reader: Reader, given: dict[str, str]) -> None:
         given[name] = reader.next().value
 
 
-def _old_option(reader: Reader, given: dict[str, str]) -> None:
+def _old_option(reader: TokenReader, given: dict[str, str]) -> None:
     if word := reader.take_one("binary", "csv"):
         given["format"] = word
     elif reader.take("header"):

@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
-from penstock.dialect.known_names import (
+from penstock.errors import SqlError
+from penstock.sql.parse.known_names import (
     DENIED_PREFIXES,
     FORMATS,
     HINTS,
@@ -24,8 +25,7 @@ from penstock.dialect.known_names import (
     SPARK_DENIED,
     TABLE_FUNCTIONS,
 )
-from penstock.dialect.lexing import IDENTIFIER, STRING, WORD, Token
-from penstock.errors import SqlError
+from penstock.sql.parse.lexing import IDENTIFIER, STRING, WORD, Token
 
 SchemaExists = Callable[[str], bool]
 
@@ -310,6 +310,9 @@ def _denied(name: str, position: int | None) -> SqlError:
     )
 
 
+_SHOWN = 60
+
+
 def _not_allowed(node: exp.Expr) -> SqlError:
     return SqlError(f"{_said(node)} is not allowed in a query", sqlstate="0A000", position=position_of(node))
 
@@ -318,4 +321,8 @@ def _said(node: exp.Expr) -> str:
     for kind, words in _WHY.items():
         if isinstance(node, kind):
             return words
-    return str(node.this).upper() if isinstance(node, exp.Command) else type(node).__name__.upper()
+    if isinstance(node, exp.Command):
+        return str(node.this).upper()
+    # In the words of who wrote it: names of the parser's own mean nothing to them.
+    words = " ".join(node.sql(dialect="postgres", comments=False).split())
+    return words if 0 < len(words) <= _SHOWN else f"{words[:_SHOWN]}…" if words else node.key.upper()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.dialect.commands import (
+from penstock.sql.parse.token_reader import TokenReader
+from penstock.sql.statements.commands import (
     Begin,
     CloseCursor,
     Command,
@@ -22,13 +23,12 @@ from penstock.dialect.commands import (
     Unlisten,
     Unsupported,
 )
-from penstock.dialect.reader import Reader
-from penstock.dialect.setting_commands import transaction_modes
+from penstock.sql.statements.setting_commands import transaction_modes
 
 _TWO_PHASES = "Two-phase commit is not supported: nothing that Penstock answers is written in transactions."
 
 
-def begin(reader: Reader) -> Command:
+def begin(reader: TokenReader) -> Command:
     start = reader.take("start")
     if start:
         reader.expect("transaction")
@@ -38,7 +38,7 @@ def begin(reader: Reader) -> Command:
     return Begin(transaction_modes(reader), start)
 
 
-def commit(reader: Reader) -> Command:
+def commit(reader: TokenReader) -> Command:
     word = reader.next().value
     if reader.take("prepared"):
         return Unsupported("COMMIT PREPARED", _TWO_PHASES)
@@ -47,7 +47,7 @@ def commit(reader: Reader) -> Command:
     return Rollback(chain) if word == "abort" else Commit(chain)
 
 
-def rollback(reader: Reader) -> Command:
+def rollback(reader: TokenReader) -> Command:
     reader.expect("rollback")
     if reader.take("prepared"):
         return Unsupported("ROLLBACK PREPARED", _TWO_PHASES)
@@ -60,18 +60,18 @@ def rollback(reader: Reader) -> Command:
     return Rollback(_chain(reader))
 
 
-def savepoint(reader: Reader) -> Command:
+def savepoint(reader: TokenReader) -> Command:
     reader.expect("savepoint")
     return Savepoint(reader.last_name())
 
 
-def release(reader: Reader) -> Command:
+def release(reader: TokenReader) -> Command:
     reader.expect("release")
     reader.take("savepoint")
     return Release(reader.last_name())
 
 
-def declare(reader: Reader) -> Command:
+def declare(reader: TokenReader) -> Command:
     reader.expect("declare")
     if reader.sees("variable") or reader.sees("or", "replace"):
         return Unsupported(
@@ -94,7 +94,7 @@ def declare(reader: Reader) -> Command:
     return Declare(name, query, offset, scroll, hold, binary)
 
 
-def fetch(reader: Reader) -> Command:
+def fetch(reader: TokenReader) -> Command:
     move = reader.next().value == "move"
     direction, count = "forward", 1
     every = False
@@ -136,12 +136,12 @@ _DIRECTIONS = {
 }
 
 
-def close(reader: Reader) -> Command:
+def close(reader: TokenReader) -> Command:
     reader.expect("close")
     return CloseCursor(None if _all(reader) else reader.last_name())
 
 
-def prepare(reader: Reader) -> Command:
+def prepare(reader: TokenReader) -> Command:
     reader.expect("prepare")
     if reader.sees("transaction") and not reader.sees("as", ahead=1):
         return Unsupported("PREPARE TRANSACTION", _TWO_PHASES)
@@ -152,7 +152,7 @@ def prepare(reader: Reader) -> Command:
     return PrepareStatement(name, types, query, offset)
 
 
-def execute(reader: Reader) -> Command:
+def execute(reader: TokenReader) -> Command:
     reader.expect("execute")
     if reader.sees("immediate") and len(reader.tokens) > reader.at + 1:
         return Unsupported("EXECUTE", "EXECUTE IMMEDIATE is not supported", "Send the statement itself.")
@@ -162,14 +162,14 @@ def execute(reader: Reader) -> Command:
     return ExecuteStatement(name, arguments)
 
 
-def deallocate(reader: Reader) -> Command:
+def deallocate(reader: TokenReader) -> Command:
     reader.expect("deallocate")
     if reader.sees("prepare") and len(reader.tokens) > reader.at + 1:
         reader.next()
     return Deallocate(None if _all(reader) else reader.last_name())
 
 
-def discard(reader: Reader) -> Command:
+def discard(reader: TokenReader) -> Command:
     reader.expect("discard")
     what = reader.take_one("all", "plans", "sequences", "temporary", "temp")
     if what is None:
@@ -178,12 +178,12 @@ def discard(reader: Reader) -> Command:
     return Discard("TEMP" if what == "temporary" else what.upper())
 
 
-def listen(reader: Reader) -> Command:
+def listen(reader: TokenReader) -> Command:
     reader.expect("listen")
     return Listen(reader.last_name())
 
 
-def unlisten(reader: Reader) -> Command:
+def unlisten(reader: TokenReader) -> Command:
     reader.expect("unlisten")
     if reader.take("*"):
         reader.end()
@@ -191,7 +191,7 @@ def unlisten(reader: Reader) -> Command:
     return Unlisten(reader.last_name())
 
 
-def notify(reader: Reader) -> Command:
+def notify(reader: TokenReader) -> Command:
     reader.expect("notify")
     channel = reader.name()
     payload = reader.string() if reader.take(",") else ""
@@ -199,14 +199,14 @@ def notify(reader: Reader) -> Command:
     return Notify(channel, payload)
 
 
-def _all(reader: Reader) -> bool:
+def _all(reader: TokenReader) -> bool:
     found = reader.take("all")
     if found:
         reader.end()
     return found
 
 
-def _chain(reader: Reader) -> bool:
+def _chain(reader: TokenReader) -> bool:
     if not reader.take("and"):
         reader.end()
         return False
@@ -216,7 +216,7 @@ def _chain(reader: Reader) -> bool:
     return not no
 
 
-def _names_cursor(reader: Reader) -> bool:
+def _names_cursor(reader: TokenReader) -> bool:
     """FETCH next: a cursor may bear the name of a direction."""
     return len(reader.tokens) == reader.at + 1
 

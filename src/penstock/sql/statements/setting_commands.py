@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.dialect.commands import Command, Reset, SetVariable, Show, Unsupported
-from penstock.dialect.lexing import IDENTIFIER, NUMBER, STRING, WORD
-from penstock.dialect.reader import Reader
+from penstock.sql.parse.lexing import IDENTIFIER, NUMBER, STRING, WORD
+from penstock.sql.parse.token_reader import TokenReader
+from penstock.sql.statements.commands import Command, Reset, SetVariable, Show, Unsupported
 
 _LISTED = frozenset({"search_path", "temp_tablespaces"})
 
 
-def set_(reader: Reader) -> Command:
+def set_(reader: TokenReader) -> Command:
     reader.expect("set")
     if reader.done:
         return Show("all")
@@ -43,7 +43,7 @@ def set_(reader: Reader) -> Command:
     return SetVariable(name, _values(reader, name), local)
 
 
-def reset(reader: Reader) -> Command:
+def reset(reader: TokenReader) -> Command:
     reader.expect("reset")
     if reader.take("all"):
         reader.end()
@@ -51,12 +51,12 @@ def reset(reader: Reader) -> Command:
     return Reset(_setting(reader))
 
 
-def show(reader: Reader) -> Command:
+def show(reader: TokenReader) -> Command:
     reader.expect("show")
     return Show(_setting(reader))
 
 
-def use(reader: Reader) -> Command:
+def use(reader: TokenReader) -> Command:
     """Spark's USE: the schema in which names are looked up first."""
     reader.expect("use")
     reader.take_one("schema", "database", "namespace")
@@ -70,11 +70,11 @@ def _several(modes: tuple[tuple[str, str], ...], prefix: str, *, local: bool) ->
     return SetVariable(*named[0], local=local, more=named[1:])
 
 
-def _assigned(reader: Reader) -> bool:
+def _assigned(reader: TokenReader) -> bool:
     return reader.sees("=", ahead=1) or reader.sees("to", ahead=1)
 
 
-def _identity(reader: Reader) -> Command:
+def _identity(reader: TokenReader) -> Command:
     """SET ROLE and SET SESSION AUTHORIZATION: only back to who one is."""
     local = reader.take("local")
     role = not reader.take("session", "authorization")
@@ -91,7 +91,7 @@ def _identity(reader: Reader) -> Command:
     )
 
 
-def _setting(reader: Reader) -> str:
+def _setting(reader: TokenReader) -> str:
     """The name of a setting in SHOW and RESET; some have names of several words."""
     for words, name in (
         (("time", "zone"), "timezone"),
@@ -107,7 +107,7 @@ def _setting(reader: Reader) -> str:
     return name
 
 
-def _special(reader: Reader, name: str) -> str | None:
+def _special(reader: TokenReader, name: str) -> str | None:
     """The value after SET TIME ZONE, NAMES, SCHEMA or SEED."""
     if reader.done and name == "client_encoding":
         return None
@@ -124,7 +124,7 @@ def _special(reader: Reader, name: str) -> str | None:
     return _quoted(value) if name == "search_path" else value
 
 
-def _values(reader: Reader, name: str) -> str | None:
+def _values(reader: TokenReader, name: str) -> str | None:
     if reader.take("default"):
         reader.end()
         return None
@@ -142,7 +142,7 @@ def _values(reader: Reader, name: str) -> str | None:
     return ", ".join(found)
 
 
-def _value(reader: Reader) -> str:
+def _value(reader: TokenReader) -> str:
     sign = reader.take_one("+", "-") or ""
     token = reader.next()
     if token.kind == NUMBER or (not sign and token.kind in (STRING, WORD, IDENTIFIER)):
@@ -158,7 +158,7 @@ def _quoted(name: str) -> str:
     return name if plain and not name.startswith("$") else '"' + name.replace('"', '""') + '"'
 
 
-def transaction_modes(reader: Reader) -> tuple[tuple[str, str], ...]:
+def transaction_modes(reader: TokenReader) -> tuple[tuple[str, str], ...]:
     """The modes of a transaction as settings."""
     modes: list[tuple[str, str]] = []
     while not reader.done:
@@ -179,7 +179,7 @@ def transaction_modes(reader: Reader) -> tuple[tuple[str, str], ...]:
     return tuple(modes)
 
 
-def _level(reader: Reader) -> str:
+def _level(reader: TokenReader) -> str:
     for words in (("serializable",), ("repeatable", "read"), ("read", "committed"), ("read", "uncommitted")):
         if reader.take(*words):
             return " ".join(words)

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from penstock.dialect.commands import (
+from penstock.errors import SqlError
+from penstock.sql.parse.lexing import IDENTIFIER, NUMBER, STRING, WORD
+from penstock.sql.parse.token_reader import TokenReader
+from penstock.sql.statements.commands import (
     Command,
     CreateSchema,
     CreateTable,
     CreateView,
     Drop,
     Explain,
-    Query,
+    QueryStatement,
     Rename,
     Unsupported,
 )
-from penstock.dialect.lexing import IDENTIFIER, NUMBER, STRING, WORD
-from penstock.dialect.reader import Reader
-from penstock.errors import SqlError
 
-WRITTEN_ELSEWHERE = "Tables are written by pipelines and streams: see `penstock run` and `penstock streams`."
+WRITTEN_ELSEWHERE = "Tables are written by pipelines and streams: see `penstock run` and `penstock stream`."
 _EXTERNAL = "Only external tables can be created: CREATE TABLE name [(columns)] USING format LOCATION 'path'."
 _STARTS = ("select", "with", "values", "table", "(", "from")
 
 
-def explain(reader: Reader) -> Command:
+def explain(reader: TokenReader) -> Command:
     reader.expect("explain")
     found: dict[str, str] = {}
     if reader.sees("(") and not any(reader.sees(word, ahead=1) for word in _STARTS):
@@ -42,7 +42,7 @@ def explain(reader: Reader) -> Command:
     return Explain(query, offset, _true(found, "analyze"), _true(found, "verbose"), kind)
 
 
-def _explain_options(reader: Reader, found: dict[str, str]) -> None:
+def _explain_options(reader: TokenReader, found: dict[str, str]) -> None:
     known = {
         "analyze",
         "verbose",
@@ -73,7 +73,7 @@ def _true(found: dict[str, str], name: str) -> bool:
     return found.get(name, "false") in ("true", "on", "1")
 
 
-def create(reader: Reader) -> Command:
+def create(reader: TokenReader) -> Command:
     reader.expect("create")
     replace = reader.take("or", "replace")
     scope = reader.take_one("global", "local")
@@ -104,7 +104,7 @@ def create(reader: Reader) -> Command:
     return Unsupported(f"CREATE {kind}", f"CREATE {kind} is not supported", hint)
 
 
-def _view(reader: Reader, *, replace: bool, temporary: bool) -> Command:
+def _view(reader: TokenReader, *, replace: bool, temporary: bool) -> Command:
     if_not_exists = reader.take("if", "not", "exists")
     name = reader.path()
     columns = reader.names() if reader.sees("(") else ()
@@ -122,7 +122,7 @@ def _view(reader: Reader, *, replace: bool, temporary: bool) -> Command:
     return CreateView(name, columns, query, offset, replace, temporary, if_not_exists)
 
 
-def _schema(reader: Reader) -> Command:
+def _schema(reader: TokenReader) -> Command:
     if_not_exists = reader.take("if", "not", "exists")
     if reader.sees("authorization"):
         return Unsupported("CREATE SCHEMA", "Schemas have no owner", "Write CREATE SCHEMA name.")
@@ -137,7 +137,7 @@ def _schema(reader: Reader) -> Command:
     return CreateSchema(path[0], if_not_exists)
 
 
-def _table(reader: Reader) -> Command:
+def _table(reader: TokenReader) -> Command:
     if_not_exists = reader.take("if", "not", "exists")
     name = reader.path()
     columns = reader.inside()[0].strip() if reader.sees("(") else ""
@@ -169,13 +169,13 @@ def _table(reader: Reader) -> Command:
     return CreateTable(name, columns, using, location, options, partitioned, if_not_exists)
 
 
-def _format(reader: Reader) -> str:
+def _format(reader: TokenReader) -> str:
     parts = reader.path()
     return ".".join(parts).lower()
 
 
-def _partition(part: str, reader: Reader) -> str:
-    inner = Reader(part)
+def _partition(part: str, reader: TokenReader) -> str:
+    inner = TokenReader(part)
     column = inner.name()
     if not inner.done and inner.sees("("):
         raise SqlError(
@@ -186,7 +186,7 @@ def _partition(part: str, reader: Reader) -> str:
     return column
 
 
-def _pairs(reader: Reader) -> dict[str, str]:
+def _pairs(reader: TokenReader) -> dict[str, str]:
     """``(key 'value', 'key' = value, a.b 1)``"""
     found: dict[str, str] = {}
     reader.expect("(")
@@ -208,7 +208,7 @@ def _pairs(reader: Reader) -> dict[str, str]:
     return found
 
 
-def drop(reader: Reader) -> Command:
+def drop(reader: TokenReader) -> Command:
     reader.expect("drop")
     kind = reader.take_one("view", "table", "schema", "database")
     if kind is None:
@@ -225,7 +225,7 @@ def drop(reader: Reader) -> Command:
     return Drop("schema" if kind == "database" else kind, tuple(names), if_exists, behaviour == "cascade")
 
 
-def rename(reader: Reader) -> Command | None:
+def rename(reader: TokenReader) -> Command | None:
     """``ALTER TABLE`` or ``ALTER VIEW`` with a new name; None for any other ALTER."""
     reader.expect("alter")
     kind = reader.take_one("view", "table")
@@ -240,7 +240,7 @@ def rename(reader: Reader) -> Command | None:
     return Rename(kind, name, to, if_exists)
 
 
-def spark_show(reader: Reader) -> Command | None:
+def spark_show(reader: TokenReader) -> Command | None:
     """Spark's SHOW as a query over information_schema; None where it is PostgreSQL's."""
     if len(reader.tokens) < 2 or reader.tokens[1].kind != WORD:
         return None
@@ -275,7 +275,7 @@ def spark_show(reader: Reader) -> Command | None:
     return None
 
 
-def describe(reader: Reader) -> Command:
+def describe(reader: TokenReader) -> Command:
     reader.next()
     if reader.sees("query") or any(reader.sees(word) for word in _STARTS if word != "table"):
         return Unsupported(
@@ -289,7 +289,7 @@ def describe(reader: Reader) -> Command:
     return _listing(reader, columns, "information_schema.columns", where, "ordinal_position")
 
 
-def _in_schema(reader: Reader) -> str | None:
+def _in_schema(reader: TokenReader) -> str | None:
     return reader.path()[-1] if reader.take_one("in", "from") else None
 
 
@@ -298,7 +298,7 @@ def _of_table(table: str, schema: str | None) -> list[str]:
     return [f"table_name = {_literal(table)}", f"table_schema = {named}"]
 
 
-def _listing(reader: Reader, columns: str, source: str, where: list[str], order: str) -> Query:
+def _listing(reader: TokenReader, columns: str, source: str, where: list[str], order: str) -> QueryStatement:
     """``LIKE`` of Spark's SHOW has its own patterns: ``*`` for anything, ``|`` between alternatives."""
     reader.take("like")
     if not reader.done:
@@ -309,7 +309,7 @@ def _listing(reader: Reader, columns: str, source: str, where: list[str], order:
         name = {"ordinal_position": "column_name"}.get(order, order)
         where = [*where, f"{name} ~* {_literal(regex)}"]
     reader.end()
-    return Query(f"SELECT {columns} FROM {source} WHERE {' AND '.join(where)} ORDER BY {order}")
+    return QueryStatement(f"SELECT {columns} FROM {source} WHERE {' AND '.join(where)} ORDER BY {order}")
 
 
 def _literal(text: str) -> str:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.store.etcd.store import EtcdStore
+from penstock.core.packages import need
+
+need("cluster", "a store in etcd")
+
+from penstock.store.etcd.store import EtcdStore  # noqa: E402
 
 __all__ = ["EtcdStore"]

@@ -11,9 +11,9 @@ from typing import Any, Generic, Protocol, TypeVar
 import grpc
 from google.protobuf.message import Message
 
+from penstock.config.tls import Tls
 from penstock.errors import ConfigError
 from penstock.store.etcd import wire_pb2 as pb
-from penstock.tls import Tls
 
 Request = TypeVar("Request", bound=Message)
 Answer = TypeVar("Answer", bound=Message)
@@ -61,7 +61,7 @@ LEASE_KEEP_ALIVE = Method(
 AUTHENTICATE = Method("/etcdserverpb.Auth/Authenticate", pb.AuthenticateRequest, pb.AuthenticateResponse)
 
 
-class Stream(Protocol):
+class AnswerStream(Protocol):
     """Answers as they come, until somebody cancels."""
 
     def __iter__(self) -> Iterator[pb.WatchResponse]: ...
@@ -69,7 +69,7 @@ class Stream(Protocol):
     def cancel(self) -> object: ...
 
 
-class Node:
+class EtcdNode:
     """The channel to one endpoint. Safe for use by many threads."""
 
     def __init__(self, endpoint: str, tls: Tls | None) -> None:
@@ -95,9 +95,9 @@ class Node:
         answer: Answer = ready(request, timeout=timeout, metadata=metadata)
         return answer
 
-    def stream(self, requests: Iterator[pb.WatchRequest], metadata: Metadata) -> Stream:
+    def stream(self, requests: Iterator[pb.WatchRequest], metadata: Metadata) -> AnswerStream:
         """Answers to a watch, which raise `grpc.RpcError` when it breaks."""
-        opened: Stream = self._open().stream_stream(
+        opened: AnswerStream = self._open().stream_stream(
             WATCH.path,
             request_serializer=WATCH.request.SerializeToString,
             response_deserializer=WATCH.answer.FromString,

@@ -14,12 +14,12 @@ from typing import TypeVar
 
 import grpc
 
+from penstock.config.tls import Tls
 from penstock.errors import UsageError
 from penstock.store.etcd import errors
-from penstock.store.etcd.channel import AUTHENTICATE, RANGE, Answer, Metadata, Method, Node, Request
+from penstock.store.etcd.channel import AUTHENTICATE, RANGE, Answer, EtcdNode, Metadata, Method, Request
 from penstock.store.etcd.url import EtcdAddress
 from penstock.store.etcd.wire_pb2 import AuthenticateRequest, RangeRequest
-from penstock.tls import Tls
 
 TRY = 1.0
 """How many seconds one node has for an answer."""
@@ -47,7 +47,7 @@ class EtcdClient:
         self._reset()
 
     def _reset(self) -> None:
-        self._nodes = [Node(endpoint, self._tls) for endpoint in self._address.endpoints]
+        self._nodes = [EtcdNode(endpoint, self._tls) for endpoint in self._address.endpoints]
         self._first = 0
         self._logging_in = threading.Lock()
         # None before the first login; empty where etcd knows no users.
@@ -61,7 +61,7 @@ class EtcdClient:
         """The same, and whether an earlier try, whose answer was lost, may have been carried out."""
         return self.attempt(lambda node: self.call_at(node, method, request))
 
-    def attempt(self, action: Callable[[Node], Result]) -> tuple[Result, bool]:
+    def attempt(self, action: Callable[[EtcdNode], Result]) -> tuple[Result, bool]:
         """Do something at one node after the other until it succeeds; and whether it failed before.
 
         The action fails with `grpc.RpcError` or `Broken`.
@@ -89,7 +89,7 @@ class EtcdClient:
                 return result, bool(faults)
         raise AssertionError("the rotation never ends")
 
-    def call_at(self, node: Node, method: Method[Request, Answer], request: Request) -> Answer:
+    def call_at(self, node: EtcdNode, method: Method[Request, Answer], request: Request) -> Answer:
         """One try at one node, after logging in there if need be. Raises `grpc.RpcError`."""
         if self._address.user is None:
             return node.call(method, request, TRY, self.metadata())
@@ -102,7 +102,7 @@ class EtcdClient:
         self._log_in(node, stale=token)
         return node.call(method, request, TRY, self.metadata())
 
-    def answers(self, node: Node) -> bool:
+    def answers(self, node: EtcdNode) -> bool:
         """Whether this node, together with most others, still answers."""
         try:
             self.call_at(node, RANGE, RangeRequest(key=b"\0", keys_only=True))
@@ -115,7 +115,7 @@ class EtcdClient:
             return False
         return True
 
-    def leave(self, node: Node) -> None:
+    def leave(self, node: EtcdNode) -> None:
         """Begin the next calls at another node than this one."""
         if self._nodes[self._first] is node:
             self._first = (self._first + 1) % len(self._nodes)
@@ -135,7 +135,7 @@ class EtcdClient:
             node.abandon()
         self._reset()
 
-    def _rotation(self) -> Iterator[Node]:
+    def _rotation(self) -> Iterator[EtcdNode]:
         """All nodes, over and over, from the one that answered last; with a pause after each round."""
         nodes, first = self._nodes, self._first
         order = nodes[first:] + nodes[:first]
@@ -144,14 +144,14 @@ class EtcdClient:
                 time.sleep(_PAUSE)
             yield from order
 
-    def _log_in(self, node: Node, stale: str | None) -> str | None:
+    def _log_in(self, node: EtcdNode, stale: str | None) -> str | None:
         """A token other than ``stale``."""
         with self._logging_in:
             if self._token == stale:
                 self._token = self._authenticate(node)
             return self._token
 
-    def _authenticate(self, node: Node) -> str:
+    def _authenticate(self, node: EtcdNode) -> str:
         request = AuthenticateRequest(name=self._address.user or "", password=self._address.password or "")
         try:
             return node.call(AUTHENTICATE, request, TRY, (_WITH_LEADER,)).token

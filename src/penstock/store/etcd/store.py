@@ -12,7 +12,9 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Self
 
+from penstock.config.tls import Tls
 from penstock.errors import StoreUnavailable
+from penstock.store.backends import KeptSession, check_ttl, check_writes, session_lost, survive_forks
 from penstock.store.base import Change, Changes, Document, Session, Store, Write
 from penstock.store.etcd import url as urls
 from penstock.store.etcd.channel import LEASE_GRANT, LEASE_KEEP_ALIVE, LEASE_REVOKE, PUT, RANGE, TXN
@@ -32,10 +34,6 @@ from penstock.store.etcd.wire_pb2 import (
     TxnRequest,
 )
 from penstock.store.etcd.writes import MAX_OPERATIONS, Writer
-from penstock.store.forks import survive_forks
-from penstock.store.keys import check_ttl, check_writes
-from penstock.store.sessions import KeptSession, session_lost
-from penstock.tls import Tls
 
 _PAGE = 250
 _PAUSE = 0.05

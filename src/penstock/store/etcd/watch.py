@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 import grpc
 
-from penstock.store.etcd.channel import RANGE, Metadata, Node
+from penstock.store.etcd.channel import RANGE, EtcdNode, Metadata
 from penstock.store.etcd.client import TRY, EtcdClient
 from penstock.store.etcd.errors import Broken, Compacted, raise_canceled, text
 from penstock.store.etcd.wire_pb2 import Event, RangeRequest, WatchCreateRequest, WatchRequest, WatchResponse
@@ -69,7 +69,7 @@ class Watch:
         self._feed = feed
         return feed
 
-    def _open_at(self, node: Node, create: WatchCreateRequest) -> tuple[_Feed, int]:
+    def _open_at(self, node: EtcdNode, create: WatchCreateRequest) -> tuple[_Feed, int]:
         # A watch neither logs in anew nor notices that its node lags behind; a read does both.
         self._client.call_at(node, RANGE, RangeRequest(key=self._range[0], keys_only=True))
         feed = _Feed(node, WatchRequest(create_request=create), self._client.metadata())
@@ -116,7 +116,7 @@ class Watch:
 class _Feed:
     """The answers of one stream, read by a thread so that one can wait for them with a limit."""
 
-    def __init__(self, node: Node, request: WatchRequest, metadata: Metadata) -> None:
+    def __init__(self, node: EtcdNode, request: WatchRequest, metadata: Metadata) -> None:
         self.node = node
         self._arrived = threading.Condition()
         self._answers: deque[WatchResponse | Exception] = deque()

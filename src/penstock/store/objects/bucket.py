@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
+from penstock.core.packages import need
 from penstock.errors import UsageError
 
 _FORMS = "s3://bucket/prefix, gs://bucket/prefix, az://account/container/prefix or file:///absolute/directory"
@@ -45,7 +46,11 @@ class Bucket(ABC):
 
     @abstractmethod
     def delete(self, paths: Iterable[str]) -> None:
-        """Remove objects, in any order. Harmless for one that is not there."""
+        """Remove objects, in any order. Harmless for one that is not there.
+
+        Some may stay without a word: who relies on their absence lists them again. What was removed before
+        the call, by anybody, does not come back after a power failure unless these do, too.
+        """
 
     @abstractmethod
     def close(self) -> None:
@@ -60,10 +65,11 @@ def open_bucket(url: str) -> Bucket:
     """The bucket that ``url`` names. No request is made yet."""
     parts = urlsplit(url)
     if parts.scheme == "file" and parts.netloc in ("", "localhost") and len(parts.path) > 1:
-        from penstock.store.objects.directory import Directory
+        from penstock.store.objects.directory import DirectoryBucket
 
-        return Directory(Path(unquote(parts.path)))
+        return DirectoryBucket(Path(unquote(parts.path)))
     if parts.scheme in _REMOTE and parts.netloc:
+        need("buckets", f"a store at {parts.scheme}://")
         from penstock.store.objects.remote import RemoteBucket
 
         return RemoteBucket(url)

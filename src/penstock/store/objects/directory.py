@@ -3,7 +3,8 @@
 An object is written beside its place, synced, and then linked to its name: the link fails when the name is
 taken, and nobody ever sees half of a file, not even after a power failure. The libraries that offer local
 buckets link first and do not sync. Folders are synced by those who write *and* by those who read, so that
-nobody acts on a version that a power failure could still take back.
+nobody acts on a version that a power failure could still take back. They are synced before something is
+removed, too: a power failure must not bring back what a tombstone covered, and not the tombstone.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from penstock.durable import sync_folder
+from penstock.core.durable import sync_folder
 from penstock.errors import PenstockError, StorageFull, StoreUnavailable, UsageError
 from penstock.store.objects.bucket import Bucket, Found
 
@@ -33,8 +34,11 @@ _LASTING = frozenset(
     }
 )
 
+# How many folders are remembered as durable: in a month there are millions.
+_SETTLED = 4096
 
-class Directory(Bucket):
+
+class DirectoryBucket(Bucket):
     """Files below ``root``, which is made, durably, when something is written."""
 
     def __init__(self, root: Path) -> None:
@@ -46,13 +50,11 @@ class Directory(Bucket):
         with self._explained():
             if target.exists():
                 raise FileExistsError(path)
-            while True:
-                self._settle(target.parent)
-                # Somebody who removes empty folders may be faster than we are.
-                with suppress(FileNotFoundError):
-                    _link_new(target, body)
-                    return
-                self._settled.discard(target.parent)
+            missing = [above for above in self._root.parents if not above.exists()]
+            while not self._link_new(target, body, missing):
+                pass
+            # It was there. Whoever removed it since, and its folder with it, has seen it.
+            sync_folder(target.parent, missing_ok=True)
 
     def read(self, path: str) -> bytes | None:
         target = self._root / path
@@ -69,28 +71,53 @@ class Directory(Bucket):
             return list(_walk(self._root / folder, folder, after))
 
     def delete(self, paths: Iterable[str]) -> None:
+        targets = [self._root / path for path in paths]
         with self._explained():
-            for path in paths:
-                target = self._root / path
+            # Whoever removed what was there before need not have come to this.
+            for parent in {target.parent for target in targets}:
+                sync_folder(parent, missing_ok=True)
+            for target in targets:
                 target.unlink(missing_ok=True)
                 with suppress(OSError):  # others are in it
-                    target.parent.rmdir()
+                    for folder in self._within(target.parent)[:-1]:
+                        folder.rmdir()
+                        self._settled.discard(folder)
 
     def close(self) -> None:
         """Nothing to let go of."""
 
-    def _settle(self, folder: Path) -> None:
-        """Make ``folder`` and those above it, up to the root, durable, whoever made them."""
-        if folder in self._settled:
-            return
-        missing = [above for above in self._root.parents if not above.exists()]
-        folder.mkdir(parents=True, exist_ok=True)
-        within = [above for above in (folder, *folder.parents) if above.is_relative_to(self._root)]
+    def _link_new(self, target: Path, body: bytes, missing: Sequence[Path]) -> bool:
+        """Make the object; False, and nothing is made, if the folder was removed before it was in it."""
+        temporary = target.with_name(f"{target.name}#{secrets.token_hex(4)}")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("xb") as file:
+                file.write(body)
+                file.flush()
+                os.fsync(file.fileno())
+            # Nobody can remove the folder from now on. If it is a new one, its maker need not have synced it.
+            if target.parent not in self._settled or not _holds_objects(target.parent):
+                self._settle(target.parent, missing)
+            os.link(temporary, target)
+        except FileNotFoundError:
+            return False
+        finally:
+            temporary.unlink(missing_ok=True)
+        return True
+
+    def _settle(self, folder: Path, missing: Sequence[Path]) -> None:
+        """Make ``folder`` and those above it durable, whoever made them."""
+        within = self._within(folder)
         for made in (*within, *missing):
-            if made not in self._settled:
-                with suppress(PermissionError):  # where we may not even look, we made nothing
-                    sync_folder(made.parent)
-        self._settled.update(within)
+            with suppress(PermissionError):  # where we may not even look, we made nothing
+                sync_folder(made.parent)
+        if len(self._settled) > _SETTLED:
+            self._settled.clear()
+        self._settled.add(folder)
+
+    def _within(self, folder: Path) -> Sequence[Path]:
+        """``folder`` and those above it, the root last."""
+        return [above for above in (folder, *folder.parents) if above.is_relative_to(self._root)]
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -115,17 +142,9 @@ class Directory(Bucket):
         return StoreUnavailable(f"the store in {self._root} did not answer: {error}", hint="try again")
 
 
-def _link_new(target: Path, body: bytes) -> None:
-    temporary = target.with_name(f"{target.name}#{secrets.token_hex(4)}")
-    try:
-        with temporary.open("xb") as file:
-            file.write(body)
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_folder(target.parent)
+def _holds_objects(folder: Path) -> bool:
+    with os.scandir(folder) as entries:
+        return any("#" not in entry.name for entry in entries)
 
 
 def _walk(folder: Path, path: str, after: str) -> Iterator[Found]:

@@ -20,6 +20,7 @@ from urllib.parse import unquote_to_bytes
 
 DOCUMENTS = "d"
 SESSIONS = "s"
+FLOOR = "f"
 
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_")
 _VERSION = re.compile(r"v([0-9]{16})\.json")

@@ -97,8 +97,15 @@ class RemoteBucket(Bucket):
             return [Found(each["path"], each["last_modified"].timestamp()) for each in found]
 
     def delete(self, paths: Iterable[str]) -> None:
-        with self._explained(), suppress(FileNotFoundError):
-            obstore.delete(self._store, list(paths))
+        names = list(paths)
+        with self._explained():
+            try:
+                obstore.delete(self._store, names)
+            except FileNotFoundError:
+                # Where objects are removed one by one, the first that is missing stops the others.
+                for name in names:
+                    with suppress(FileNotFoundError):
+                        obstore.delete(self._store, name)
 
     def close(self) -> None:
         self._threads.shutdown(wait=False)

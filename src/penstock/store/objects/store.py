@@ -1,73 +1,54 @@
 """A store that needs nothing but a bucket or a directory.
 
-A document is a folder of versions, and its newest version is what it is. `cas` lists the folder, compares,
-and creates the next number, which only one writer can. A deletion is a version without a value, so numbers go
-on.
-
-Old versions are removed by those who write. That needs care: a writer that listed the folder, slept, and then
-creates the next number must not succeed because that number was used and removed in the meantime.
-
-- A version is removed only when the one after it was written at least 60 s before the newest one, by the
-  bucket's own times. Who wrote the one after it had seen the version; so everybody who has not seen it listed
-  the folder more than 60 s before it can be gone.
-- A writer that needed more than 30 s from its listing to the end of its write, by its own clock, looks again.
-  If its version is the newest, the number was free, for the newest is never removed. Otherwise the version
-  after it tells, by naming the write that it follows.
-
-A writer that died in between leaves a version that is not the newest: nobody sees it.
+A document is a folder of versions, and its newest version is what it is. `cas` creates the next number,
+which only one writer can. What that takes when old versions are removed, and when writers and requests are
+late, is told in `penstock.store.objects.chains`. A deleted document leaves nothing behind, so that
+everything costs what the living documents cost.
 """
 
 from __future__ import annotations
 
-import secrets
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import pairwise
 
-from penstock.errors import PenstockError, StoreUnavailable
-from penstock.store import clock
+from penstock.core import clocks
+from penstock.errors import PenstockError
+from penstock.store.backends import check_ttl, check_writes, survive_forks
 from penstock.store.base import Change, Changes, Document, Session, Store, Write
-from penstock.store.forks import survive_forks
-from penstock.store.keys import check_ttl, check_writes
+from penstock.store.objects.chains import Chains, ChainState, Form, Glance
 from penstock.store.objects.names import folder_above, folder_of, key_of
 from penstock.store.objects.sessions import Sessions
-from penstock.store.objects.table import Head, Seen, Table
-from penstock.store.objects.versions import Record, Version, Versions
+from penstock.store.objects.table import KnownVersions, Seen
+from penstock.store.objects.versions import Version, Versions
 
-# The newest ones stay however old they seem: the bucket's clock may be set.
-_KEEP = 8
-_KEEP_SECONDS = 60.0
-_TRUSTED_SECONDS = 30.0
-# Pruning takes a listing and a removal: at every so many versions, and not again for a while.
-_PRUNE_EVERY = 8
-_PRUNE_PAUSE = 30.0
-_TRIES = 5
+# Whoever ended a document removes it. Others do so when they saw the same remains for so long: who is still
+# at it could not tell any more whether its own write was made.
+_REMAINS_SECONDS = 30.0
+_REMAINS_AT_ONCE = 100
+_FRESH_SECONDS = 0.1
+_PAGES = 4
 _WATCH_LIMIT = 1000
 _FIRST_POLL, _LAST_POLL = 0.05, 0.5
 
 
 class ObjectStore(Store):
-    """A store in the bucket or directory that ``url`` names: ``s3://bucket/prefix``, ``file:///directory``."""
+    """A store in the bucket or directory that ``url`` names: ``s3://bucket/prefix``,
+    ``file:///directory``.
+    """
 
     def __init__(self, url: str) -> None:
         self.url = url
         self._versions = Versions(url)
-        self._table = Table()
+        self._chains = Chains(self._versions)
+        self._table = KnownVersions()
         self._sessions = Sessions(self._versions)
-        self._pruned: dict[str, float] = {}
+        self._remains: dict[str, tuple[ChainState, float]] = {}
         self._paces: dict[str, float] = {}
         survive_forks(self)
 
     def get(self, key: str) -> Document | None:
-        for _ in range(_TRIES):
-            newest = self._newest(key)
-            if newest == 0:
-                return None
-            change = self._read(key, newest)
-            if change is not None:
-                return _document(change)
-        raise self._unsettled(key)
+        return _document(key, self._state(key))
 
     def get_many(self, keys: Sequence[str]) -> Sequence[Document | None]:
         different = list(dict.fromkeys(keys))
@@ -76,21 +57,25 @@ class ObjectStore(Store):
 
     def cas(self, key: str, expected: int, value: bytes | None) -> int | None:
         check_writes([Write(key, expected, value)])
-        began = clock.now()
-        newest = self._newest(key)
-        if expected not in (0, newest):
+        folder = folder_of(key)
+        if expected == 0:
+            written = None if value is None else self._chains.create(folder, value)
+        else:
+            # What is a little older would hardly be wrong, but who loses could not always tell that it lost.
+            before = self._table.fresh(key, _FRESH_SECONDS)
+            if not before.exists or before.number != expected:
+                before = self._state(key)
+            if not before.exists or before.number != expected:
+                return None
+            written = self._chains.append(folder, before, value)
+        if written is None:
             return None
-        head = self._head(key, newest)
-        if expected != (0 if head is None or head.deleted else newest):
-            return None
-        record, number = Record(secrets.token_hex(8), head.id if head else None, value), newest + 1
-        if not self._versions.create(folder_of(key), number, record):
-            return None
-        if clock.now() - began > _TRUSTED_SECONDS and not self._is_settled(key, number, record):
-            return None
-        self._table.learn(key, number, Head(record.id, value is None))
-        self._prune(key, number)
-        return number
+        if written.id:
+            self._table.learn(key, written)
+        if not written.exists:
+            with suppress(PenstockError):
+                self._chains.clear(folder, written)
+        return written.number
 
     def cas_many(self, writes: Sequence[Write]) -> Sequence[int | None]:
         check_writes(writes)
@@ -108,17 +93,21 @@ class ObjectStore(Store):
 
     def list(self, prefix: str, after: str = "", limit: int = 1000) -> Sequence[Document]:
         documents: list[Document] = []
-        keys = [key for key in self._look(prefix) if key > after]
+        newest = self._look(prefix)
+        keys = [key for key in sorted(newest) if key > after]
         while keys and len(documents) < limit:
             wanted = limit - len(documents)
-            documents += self._documents(keys[:wanted])
+            documents += self._documents(prefix, {key: newest[key] for key in keys[:wanted]})
             keys = keys[wanted:]
         return documents
 
     def scan(self, prefix: str, page: int = 500) -> Iterator[Document]:
-        keys = self._look(prefix)
+        newest = self._look(prefix)
+        keys = sorted(newest)
+        # Each page ends with another listing of the whole.
+        page = max(page, -(-len(keys) // _PAGES))
         for i in range(0, len(keys), page):
-            yield from self._documents(keys[i : i + page])
+            yield from self._documents(prefix, {key: newest[key] for key in keys[i : i + page]})
 
     def watch(self, prefix: str, since: int, timeout: float) -> Changes:
         deadline = time.monotonic() + timeout
@@ -128,8 +117,7 @@ class ObjectStore(Store):
             self._look(prefix)
             until = self._table.sequence
             seen = self._table.since(prefix, since)[:_WATCH_LIMIT]
-            # What was replaced since it was listed is seen at the next look.
-            changes = [change for change in self._versions.bucket.each(self._change, seen) if change]
+            changes = self._changes(prefix, seen)
             if changes:
                 return Changes(changes, seen[-1].sequence if len(seen) == _WATCH_LIMIT else until)
             left = deadline - time.monotonic()
@@ -157,94 +145,107 @@ class ObjectStore(Store):
         self._table.after_fork()
         self._sessions.after_fork()
 
-    def _newest(self, key: str) -> int:
-        """The newest version of a document, deleted or not; 0 when it never was."""
-        # Older ones than we know do not matter: a busy document has thousands of the last minute.
-        versions = self._versions.list(folder_of(key), self._table.version(key))
-        if versions:
-            self._table.notice([(key, versions[-1].number)])
-        return versions[-1].number if versions else 0
+    def _state(self, key: str) -> ChainState:
+        """What a document is now."""
+        before = self._table.sequence
+        state = self._chains.state(folder_of(key), self._table.head(key))
+        if state.number:
+            self._table.learn(key, state)
+        else:
+            self._table.lose(key, before)
+        return state
 
-    def _look(self, prefix: str) -> Sequence[str]:
-        """Notice what is under ``prefix``; its keys in order, those of deleted documents among them."""
+    def _look(self, prefix: str) -> Mapping[str, int]:
+        """Notice what is under ``prefix``: the newest version of each key, whether it has a value or not."""
+        before, newest = self._table.sequence, self._newest(prefix)
+        by_time = sorted(newest, key=lambda key: (newest[key].modified, key))
+        self._table.notice([(key, newest[key].number) for key in by_time])
+        self._table.miss(prefix, newest, before)
+        found = {key: version.number for key, version in newest.items()}
+        self._tidy(prefix, found)
+        return found
+
+    def _newest(self, prefix: str) -> Mapping[str, Version]:
         newest: dict[str, Version] = {}
         for folder, versions in self._versions.below(folder_above(prefix)).items():
             key = key_of(folder)
             if key is not None and key.startswith(prefix):
                 newest[key] = versions[-1]
-        keys = sorted(newest)
-        by_time = sorted(keys, key=lambda key: newest[key].modified)
-        self._table.notice([(key, newest[key].number) for key in by_time])
-        return keys
+        return newest
 
-    def _head(self, key: str, number: int) -> Head | None:
-        """What is to be known of the newest version; None when there is none."""
-        if number == 0:
-            return None
-        if self._table.head(key, number) is None and self._read(key, number) is None:
-            raise self._unsettled(key)
-        return self._table.head(key, number)
+    def _documents(self, prefix: str, newest: Mapping[str, int]) -> Sequence[Document]:
+        """The documents of those keys that `_look` has just seen and that have one, in their order."""
+        states = self._settled(prefix, newest)
+        open_keys = [key for key in newest if key not in states]
+        states |= zip(open_keys, self._versions.bucket.each(self._state, open_keys), strict=True)
+        found = (_document(key, states[key]) for key in newest)
+        return [document for document in found if document]
 
-    def _read(self, key: str, number: int) -> Change | None:
-        """A version; None when it is gone, which happens to those that were replaced."""
-        head = self._table.head(key, number)
-        if head is not None and head.deleted:
-            return Change(key, None, number)
-        record = self._versions.read(folder_of(key), number)
-        if record is None:
-            return None
-        self._table.learn(key, number, Head(record.id, record.value is None))
-        return Change(key, record.value, number)
+    def _changes(self, prefix: str, seen: Sequence[Seen]) -> Sequence[Change]:
+        """What was noticed, as far as it can be told; what was replaced since is seen at the next look."""
+        states = self._settled(prefix, {each.key: each.version for each in seen if not each.gone})
+        changes = []
+        for each in seen:
+            state = states.get(each.key)
+            form = each.head.form if each.head and each.gone else state.form if state else None
+            if form in (Form.NOTHING, Form.OVER):
+                changes.append(Change(each.key, None, each.version))
+            elif state and state.exists:
+                changes.append(Change(each.key, state.value, state.number))
+        return changes
 
-    def _change(self, seen: Seen) -> Change | None:
-        return self._read(seen.key, seen.version)
+    def _settled(self, prefix: str, newest: Mapping[str, int]) -> dict[str, ChainState]:
+        """What the listed versions of keys are, without those that were replaced before they were read."""
+        states: dict[str, ChainState] = {}
+        wanted = []
+        for key, number in newest.items():
+            head = self._table.head(key)
+            if head.number == number and not head.exists:
+                states[key] = head
+            else:
+                wanted.append(key)
+        glances = self._versions.bucket.each(lambda key: self._glance(key, newest[key]), wanted)
+        found = {key: glance for key, glance in zip(wanted, glances, strict=True) if glance}
+        again: Mapping[str, Version] = {}
+        if not all(glance.certain for glance in found.values()):
+            again = self._newest(prefix)
+        for key, glance in found.items():
+            last = again[key].number if key in again else 0
+            state = self._chains.judge(folder_of(key), glance, last)
+            if state is not None:
+                self._table.learn(key, state)
+                states[key] = state
+        self._note_remains(states)
+        return states
 
-    def _documents(self, keys: Sequence[str]) -> Sequence[Document]:
-        """The documents of those keys that `_look` has just seen and that have one."""
+    def _glance(self, key: str, number: int) -> Glance | None:
+        return self._chains.glance(folder_of(key), number, self._table.head(key))
 
-        def document(key: str) -> Document | None:
-            change = self._read(key, self._table.version(key))
-            return _document(change) if change else self.get(key)
+    def _note_remains(self, states: Mapping[str, ChainState]) -> None:
+        """Remember since when there is something of documents that do not exist."""
+        now = clocks.now()
+        for key, state in states.items():
+            known = self._remains.get(key)
+            if state.exists:
+                self._remains.pop(key, None)
+            elif known is None or known[0].number != state.number:
+                self._remains[key] = (state, now)
 
-        return [found for found in self._versions.bucket.each(document, keys) if found]
-
-    def _is_settled(self, key: str, number: int, record: Record) -> bool:
-        """Whether a write that took long is part of the document's history."""
-        folder = folder_of(key)
-        if not self._versions.list(folder, number + 1):
-            return True
-        follower = self._versions.read(folder, number + 1)
-        if follower is not None and follower.after == record.id:
-            return True
-        with suppress(PenstockError):
-            self._versions.delete(folder, [number])
-        if follower is None:
-            raise self._unsettled(key)
-        return False
-
-    def _prune(self, key: str, number: int) -> None:
-        now = clock.now()
-        if number % _PRUNE_EVERY or now < self._pruned.get(key, 0):
-            return
-        self._pruned[key] = now + _PRUNE_PAUSE
-        folder = folder_of(key)
-        with suppress(PenstockError):
-            versions = self._versions.list(folder)
-            newest = versions[-1].modified
-            replaced = [
-                version.number
-                for version, successor in pairwise(versions[: 1 - _KEEP])
-                if newest - successor.modified >= _KEEP_SECONDS
-            ]
-            self._versions.delete(folder, replaced)
-
-    def _unsettled(self, key: str) -> StoreUnavailable:
-        return StoreUnavailable(
-            f"{key!r} changes faster than it can be read from {self.url}",
-            left="a write may or may not have been made",
-            hint="read the document and try again",
-        )
+    def _tidy(self, prefix: str, newest: Mapping[str, int]) -> None:
+        """Remove what was left of documents by those who ended them and did not come to it."""
+        for key in [key for key in list(self._remains) if key.startswith(prefix) and key not in newest]:
+            self._remains.pop(key, None)
+        now = clocks.now()
+        due = [
+            (key, state)
+            for key, (state, since) in list(self._remains.items())
+            if now - since >= _REMAINS_SECONDS and newest.get(key) == state.number
+        ]
+        for key, state in due[:_REMAINS_AT_ONCE]:
+            with suppress(PenstockError):
+                self._chains.clear(folder_of(key), state)
+                self._remains.pop(key, None)
 
 
-def _document(change: Change) -> Document | None:
-    return None if change.value is None else Document(change.key, change.value, change.version)
+def _document(key: str, state: ChainState) -> Document | None:
+    return None if state.value is None else Document(key, state.value, state.number)

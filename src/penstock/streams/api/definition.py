@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from penstock.core.names import RULE, is_name
 from penstock.errors import DefinitionError, DuplicateName
-from penstock.names import RULE, is_name
-from penstock.streams.flow.outputs import Output
-from penstock.streams.flow.query import Node
-from penstock.streams.flow.sites import Site
-from penstock.streams.flow.sources import SourceSpec, Timestamps
-from penstock.streams.flow.stateless import FromSource
+from penstock.streams.api.outputs import Output
+from penstock.streams.api.sources import SourceSpec, Timestamps
+from penstock.streams.operators.query import Operator
+from penstock.streams.operators.sites import Site
+from penstock.streams.operators.stateless import FromSource
 
 
 @dataclass(slots=True, eq=False)
@@ -84,7 +84,7 @@ class Definition:
             )
 
 
-def _sources_of(node: Node) -> list[FromSource]:
+def _sources_of(node: Operator) -> list[FromSource]:
     return [each for each in node.walk() if isinstance(each, FromSource)]
 
 

@@ -4,23 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import pyarrow as pa
 
+from penstock.config.tls import Tls
 from penstock.errors import StreamError, UsageError
+from penstock.sinks.parquet.table import StreamTable
 from penstock.streams import registry
-from penstock.streams.log import EpochLog
+from penstock.streams.log.batch_table import pinned, read_table
+from penstock.streams.log.epoch_log import EpochLog
+from penstock.streams.log.spark_source import read_stream
 from penstock.streams.place import Place
-from penstock.streams.reader import read_stream
-from penstock.streams.sinks.table import StreamTable
-from penstock.streams.tabular import pinned, read_table
-from penstock.tables import Table
-from penstock.tls import Tls
+from penstock.types.tables import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+class Committed(NamedTuple):
+    """A committed epoch: its number, when it was committed (if that is known), and rows by instance."""
+
+    number: int
+    at: datetime | None
+    rows: dict[str, int]
 
 
 class StreamHandle:
@@ -65,6 +74,20 @@ class StreamHandle:
         """The retained epochs that brought rows, oldest first."""
         return self._log.read(lambda view: [each.number for each in self._log.retained(view) if each.rows])
 
+    def history(self) -> list[Committed]:
+        """The same epochs, with when each was committed and how many rows each instance brought."""
+        return self._log.read(
+            lambda view: [
+                Committed(
+                    each.number,
+                    datetime.fromisoformat(each.at) if each.at else None,
+                    {brought.member: brought.rows for brought in each.brought},
+                )
+                for each in self._log.retained(view)
+                if each.rows
+            ]
+        )
+
     def table(self, output: str) -> StreamTable:
         """The table that the `ParquetSink` of an output writes."""
         return StreamTable(self._store, self._storage, self.place.stream, self.place.id, output)
@@ -79,7 +102,10 @@ class StreamHandle:
         late: bool = False,
         table: type[Table] | None = None,
     ) -> Iterator[DataFrame]:
-        """All retained rows of a source up to ``epoch``, or the newest. They are kept inside the block."""
+        """All retained rows of a source up to ``epoch``, or the newest. They are kept inside the block.
+
+        ``late`` asks for those alone that came too late for windows.
+        """
         schema = self._schema(source, table, late)
         with pinned(self._store, self._storage, self.place.layout, epoch) as upto:
             yield read_table(
@@ -89,7 +115,7 @@ class StreamHandle:
                 self.place.layout,
                 source,
                 upto,
-                late,
+                late or None,
                 schema=schema,
             )
 
@@ -108,11 +134,18 @@ class StreamHandle:
         With a name, ``reader``, nothing is removed that it has not read, until ``penstock stream readers``
         drops it. A new one begins with the first epoch of the stream; if that is not retained any more, it
         fails with `EpochGone`, or begins with the oldest that is, ``from_oldest``. Without a name, it begins
-        there, and fails when it falls behind what is retained.
+        there, and fails when it falls behind what is retained. ``late`` asks for those rows alone that came
+        too late for windows.
         """
         schema = self._schema(source, table, late)
         return read_stream(
-            spark, self.place, source, schema=schema, late=late, reader=reader, from_oldest=from_oldest
+            spark,
+            self.place,
+            source,
+            schema=schema,
+            late=late or None,
+            reader=reader,
+            from_oldest=from_oldest,
         )
 
     def _schema(self, source: str, table: type[Table] | None, late: bool) -> pa.Schema:
@@ -126,7 +159,7 @@ class StreamHandle:
         for epoch in self._log.retained(self._log.view()):
             for brought in epoch.brought:
                 for file in brought.files(self._storage):
-                    if (file.source, file.late) == (source, late):
+                    if file.source == source and (file.late or not late):
                         with self._storage.open(file.record.path) as opened:
                             return pa.ipc.open_file(opened).schema
         raise StreamError(

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
+from penstock.batch.pipeline.fingerprint.digests import code_digest
 from penstock.errors import DefinitionError
-from penstock.pipeline.fingerprint import code_digest
-from penstock.streams.flow.analysis import analysed, fitted
-from penstock.streams.flow.durations import interval
-from penstock.streams.flow.query import Current, Mark, Node, Query
-from penstock.streams.flow.shape import Shape
-from penstock.streams.flow.stateless import table_of
+from penstock.streams.api.shape import Shape
+from penstock.streams.operators.analysis import analysed, fitted
+from penstock.streams.operators.arguments import interval
+from penstock.streams.operators.query import CompiledRows, EventTimeMark, Operator, QueryCompiler
+from penstock.streams.operators.stateless import table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,7 +27,7 @@ Lookup: TypeAlias = "Callable[[SparkSession], DataFrame]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Joined(Node):
+class Joined(Operator):
     """Pairs of rows of two streams that agree in some fields and are at most ``within`` apart."""
 
     operator: ClassVar[str] = "join"
@@ -39,7 +39,11 @@ class Joined(Node):
     origins: Origins
     shape: Shape
 
-    def compile(self, query: Query) -> Current:
+    @property
+    def waits(self) -> bool:
+        return True
+
+    def compile(self, query: QueryCompiler) -> CompiledRows:
         from pyspark.sql import functions as F
 
         left, right = (query.current(node) for node in self.inputs)
@@ -55,11 +59,11 @@ class Joined(Node):
             made = made.select(*(_of(side, name).alias(f) for f, (side, name) in self.origins.items()))
         return fitted(self.site, made, self.shape, self._mark(left))
 
-    def _mark(self, left: Current) -> Mark | None:
+    def _mark(self, left: CompiledRows) -> EventTimeMark | None:
         """The left side's event time goes on under the name that it has in the result."""
         if self.shape.time is None or left.mark is None:
             return None
-        return Mark(self.shape.time, left.mark.metadata)
+        return EventTimeMark(self.shape.time, left.mark.metadata)
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -72,7 +76,7 @@ class Joined(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LookedUp(Node):
+class LookedUp(Operator):
     """Rows with fields of a table that does not move."""
 
     operator: ClassVar[str] = "lookup"
@@ -82,7 +86,7 @@ class LookedUp(Node):
     how: How
     shape: Shape
 
-    def compile(self, query: Query) -> Current:
+    def compile(self, query: QueryCompiler) -> CompiledRows:
         from pyspark.sql import DataFrame
         from pyspark.sql import functions as F
 

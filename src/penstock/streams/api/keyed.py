@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.errors import DefinitionError, TypeMismatch, UnknownField
+from penstock.sinks.base import Mode
 from penstock.sources.state import State
-from penstock.streams.flow.aggregates import COUNT_ALL, Aggregated, Window
-from penstock.streams.flow.durations import Duration, milliseconds
-from penstock.streams.flow.expressions import Expression, checked
-from penstock.streams.flow.shape import Named, Shape, checked_table, given
-from penstock.streams.flow.sites import Site, caller, name_of
-from penstock.streams.flow.stateful import Function, StatefullyMapped, encoded
-from penstock.streams.sinks.base import Mode
-from penstock.tables import Table
+from penstock.streams.api.shape import Named, Shape, checked_table, given
+from penstock.streams.operators.aggregates import COUNT_ALL, Aggregated, Window
+from penstock.streams.operators.arguments import Duration, Expression, checked, milliseconds
+from penstock.streams.operators.sites import Site, caller, name_of
+from penstock.streams.operators.stateful import Function, StatefullyMapped, encoded
+from penstock.types.tables import Table
 
 if TYPE_CHECKING:
-    from penstock.streams.flow.rows import Rows
+    from penstock.streams.api.rows import Rows
 
 Columns = Mapping[str, Expression]
 

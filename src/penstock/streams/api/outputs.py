@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import DefinitionError, UnknownField
-from penstock.streams.flow.pipelines import PipelineSink
-from penstock.streams.flow.query import Node, Query, Read, describe
-from penstock.streams.flow.shape import Shape
-from penstock.streams.flow.sites import Site
-from penstock.streams.flow.stateless import FromSource, table_of
-from penstock.streams.sinks.base import Mode, Sink
-from penstock.tables import Table
+from penstock.sinks.base import Mode, Sink
+from penstock.streams.api.pipelines import PipelineSink
+from penstock.streams.api.shape import Shape
+from penstock.streams.operators.query import Operator, QueryCompiler, ReadSource, describe
+from penstock.streams.operators.sites import Site
+from penstock.streams.operators.stateless import FromSource, table_of
+from penstock.types.tables import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,7 +27,7 @@ class Output:
     """
 
     name: str
-    node: Node
+    node: Operator
     shape: Shape
     sink: Sink
     mode: Mode
@@ -50,14 +50,14 @@ class Output:
         found = [each for each in self.node.walk() if isinstance(each, FromSource)]
         return frozenset(f"{each.source}.late" if each.late else each.source for each in found)
 
-    def frame(self, spark: SparkSession, read: Read) -> DataFrame:
+    def frame(self, spark: SparkSession, read: ReadSource) -> DataFrame:
         """The streaming DataFrame, with the fields of the table in their order.
 
         Raises `DefinitionError` for what Spark's analysis shows to be wrong.
         """
         from pyspark.sql import functions as F
 
-        frame = Query(spark, read, self.mode, self.node).frame(self.node)
+        frame = QueryCompiler(spark, read, self.mode, self.node).frame(self.node)
         # The mark of the event time would be written into files.
         return frame.select(*(F.col(f"`{name}`").alias(name, metadata={}) for name in self.shape.fields))
 
@@ -73,7 +73,13 @@ class Output:
 
 
 def output(
-    site: Site, name: str, node: Node, shape: Shape, sink: Sink, mode: Mode | None, keys: Iterable[Any] | None
+    site: Site,
+    name: str,
+    node: Operator,
+    shape: Shape,
+    sink: Sink,
+    mode: Mode | None,
+    keys: Iterable[Any] | None,
 ) -> Output:
     """An output whose mode and keys fit the rows and the sink."""
     missing = [field for field in shape.table.__fields__ if field not in shape.fields]

@@ -7,13 +7,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from penstock.batch.pipeline import Dataset, Pipeline
+from penstock.batch.pipeline.execute import Executor, resources_by_stage
+from penstock.batch.pipeline.fingerprint.digests import code_digest, stage_digest
 from penstock.errors import DefinitionError, TypeMismatch, UnknownField
-from penstock.pipeline import Dataset, Pipeline
-from penstock.pipeline.execute import Executor, resources_by_stage
-from penstock.pipeline.fingerprint import code_digest, stage_digest
-from penstock.streams.flow.shape import Shape
-from penstock.streams.flow.sites import Site
-from penstock.streams.sinks.base import Batch, Mode, Sink, Target, Writer
+from penstock.sinks.base import Batch, Mode, Sink, Target, Writer
+from penstock.streams.api.shape import Shape
+from penstock.streams.operators.sites import Site
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

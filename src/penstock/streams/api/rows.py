@@ -8,22 +8,21 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
+from penstock.batch.pipeline.transforms import Transform
 from penstock.errors import DefinitionError
-from penstock.pipeline.transforms import Transform
-from penstock.streams.flow import joining
-from penstock.streams.flow.deduplication import Deduplicated
-from penstock.streams.flow.definition import Definition
-from penstock.streams.flow.durations import Duration, milliseconds
-from penstock.streams.flow.expressions import Expression, is_expression
-from penstock.streams.flow.joins import How, Lookup
-from penstock.streams.flow.keyed import KeyedRows
-from penstock.streams.flow.query import Node
-from penstock.streams.flow.shape import Named, Shape, checked_table, kept_time, together
-from penstock.streams.flow.sites import Site, caller, name_of
-from penstock.streams.flow.sources import Late, Timestamps
-from penstock.streams.flow.stateless import Applied, Filtered, FromSource, Mapped, United, Way
-from penstock.streams.flow.transforms import Transformed, alone
-from penstock.tables import Table
+from penstock.streams.api.definition import Definition
+from penstock.streams.api.joins import How, Lookup
+from penstock.streams.api.keyed import KeyedRows
+from penstock.streams.api.shape import Named, Shape, checked_table, kept_time, together
+from penstock.streams.api.sources import IDLE_AFTER, Late, Timestamps
+from penstock.streams.api.transforms import Transformed, alone
+from penstock.streams.operators import joining
+from penstock.streams.operators.arguments import Duration, Expression, is_expression, milliseconds
+from penstock.streams.operators.query import Operator
+from penstock.streams.operators.sites import Site, caller, name_of
+from penstock.streams.operators.stateful import Deduplicated
+from penstock.streams.operators.stateless import Applied, Filtered, FromSource, Mapped, United, Way
+from penstock.types.tables import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,7 +42,7 @@ class Rows:
     """
 
     definition: Definition
-    node: Node
+    node: Operator
     shape: Shape
 
     @property
@@ -154,25 +153,30 @@ class Rows:
         *,
         late: Late = "drop",
         extract: Callable[[pa.RecordBatch], pa.Array] | None = None,
+        idle_after: Duration | None = IDLE_AFTER,
     ) -> Rows:
-        """Say which field is the event time, and how late a row may come after newer ones.
+        """Say which field is the event time, and by how much rows may be out of order.
 
-        Rows that come later are counted and dropped, or with ``late="keep"`` are had by `late`. ``extract``
-        computes the field, which is then ``derived()``, from the fields that the source brings. Only for rows
-        right from a source: lateness is decided when rows are taken in, so that each late row counts once,
-        whatever the outputs do.
+        The watermark of the source is ``lateness`` behind what every part of it has come to. A row that is
+        older comes too late for windows, joins and `deduplicate`: it is counted, and with ``late="keep"`` is
+        had by `late`. Outputs without these take all rows. No row is late that is in order within its part. A
+        part that was asked and had nothing for ``idle_after`` is not waited for until it brings rows again;
+        None waits for it however long it takes.
+
+        ``extract`` computes the field, which is then ``derived()``, from the fields that the source brings.
+        Only for rows right from a source: lateness is decided when rows are taken in, so that each late row
+        counts once, whatever the outputs do.
         """
         site = Site(f"assign_timestamps({field})", caller())
         name = self._of_source(site, "decided when rows are taken in, so that each late row counts once")
-        stamps = self._timestamps(site, field, lateness, late, extract)
+        stamps = self._timestamps(site, field, lateness, late, extract, idle_after)
         spec = self.definition.assign(site, name, stamps)
         after = replace(self.shape, fields=spec.fields, time=stamps.field)
-        # Spark drops what is not after its watermark, and a row at exactly the allowed lateness is on time.
         delay = milliseconds(site, "lateness", lateness, least=0) + 1
         return self._next(FromSource(site, (), name, after, delay), after)
 
     def late(self) -> Rows:
-        """The rows of this source that came too late, without event time: nothing waits for them."""
+        """The rows of this source that come too late, without event time: nothing waits for them."""
         site = Site("late", caller())
         name = self._of_source(site, "known of the rows of a source as they are taken in")
         stamps = self.definition.sources[name].timestamps
@@ -210,7 +214,7 @@ class Rows:
         site = Site("key_by", caller())
         return KeyedRows(self, self.shape.distinct(site, fields))
 
-    def _next(self, node: Node, shape: Shape) -> Rows:
+    def _next(self, node: Operator, shape: Shape) -> Rows:
         return Rows(self.definition, node, shape)
 
     def _mapped(self, way: Way, function: Callable[..., Any], to: type[Table]) -> Rows:
@@ -243,7 +247,9 @@ class Rows:
             )
         return self.node.source
 
-    def _timestamps(self, site: Site, field: Any, lateness: Duration, late: Any, extract: Any) -> Timestamps:
+    def _timestamps(
+        self, site: Site, field: Any, lateness: Duration, late: Any, extract: Any, idle_after: Duration | None
+    ) -> Timestamps:
         table = self.shape.table
         name = Shape(table, tuple(table.__fields__)).field(site, field)
         known = table.__fields__[name]
@@ -261,7 +267,9 @@ class Rows:
             raise site.error(DefinitionError, f"has late={late!r}", hint='say "drop" or "keep"')
         if extract is not None:
             _called(site, extract)
-        return Timestamps(name, milliseconds(site, "lateness", lateness, least=0) / 1000, late, extract)
+        allowed = milliseconds(site, "lateness", lateness, least=0) / 1000
+        idle = None if idle_after is None else milliseconds(site, "idle_after", idle_after, least=0) / 1000
+        return Timestamps(name, allowed, late, extract, idle)
 
 
 def _called(site: Site, function: Any) -> Any:

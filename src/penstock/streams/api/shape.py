@@ -8,9 +8,9 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.errors import DefinitionError, TypeMismatch, UnknownField
-from penstock.streams.flow.sites import Site
-from penstock.streams.sinks.base import Mode
-from penstock.tables import Field, Table, TableMeta, unknown_field
+from penstock.sinks.base import Mode
+from penstock.streams.operators.sites import Site
+from penstock.types.tables import Field, Table, TableMeta, unknown_field
 
 if TYPE_CHECKING:
     import pyarrow as pa

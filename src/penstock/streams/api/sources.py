@@ -6,22 +6,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from penstock.pipeline.fingerprint import code_digest
+from penstock.batch.pipeline.fingerprint.digests import code_digest
+from penstock.core.moved import first_home
 from penstock.sources.base import Source
-from penstock.tables import Table, schema_id
+from penstock.types.tables import Table, schema_id
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Late = Literal["drop", "keep"]
-"""What becomes of a row that comes too late: counted and dropped, or kept apart for `Rows.late`."""
+"""What windows make of a row that comes too late: counted and left out, or had by `Rows.late` as well."""
+IDLE_AFTER = 60.0
+"""After how many seconds nobody waits for a part that has nothing, unless something else is said."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timestamps:
     """The event time of a source's rows.
 
-    A row is late if its time is more than ``lateness`` seconds before the newest one of the epochs before.
+    A row is late if its time is more than ``lateness`` seconds before what every part of the source has come
+    to; a part that has had nothing for ``idle_after`` seconds (None: whatever it takes) is not waited for.
     ``extract`` computes the field from a batch; without it, the source brings the field.
     """
 
@@ -29,8 +33,10 @@ class Timestamps:
     lateness: float
     late: Late = "drop"
     extract: Callable[[pa.RecordBatch], pa.Array] | None = None
+    idle_after: float | None = IDLE_AFTER
 
     def describe(self) -> dict[str, Any]:
+        # How long to wait for a part may change from one start to the next.
         found = {"field": self.field, "lateness": self.lateness, "late": self.late}
         return found if self.extract is None else {**found, "extract": code_digest(self.extract)}
 
@@ -60,7 +66,7 @@ class SourceSpec:
         return {
             # Of the rows as they are kept: no stream can go on with others.
             "table": {"name": name, "schema": schema_id(name, self.table.arrow_schema(self.fields))},
-            "kind": f"{kind.__module__}.{kind.__qualname__}",
+            "kind": f"{first_home(kind.__module__, kind.__qualname__)}.{kind.__qualname__}",
             "place": dict(self.source.describe()),
             "timestamps": self.timestamps.describe() if self.timestamps else None,
         }

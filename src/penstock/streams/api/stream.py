@@ -16,19 +16,19 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from penstock.batch.pipeline import Pipeline
 from penstock.errors import DefinitionError
-from penstock.pipeline import Pipeline
+from penstock.sinks.base import Mode, Sink
 from penstock.sources.base import Source
-from penstock.streams.flow.definition import Definition, check_name
-from penstock.streams.flow.outputs import Output, output
-from penstock.streams.flow.pipelines import pipeline_sink
-from penstock.streams.flow.rows import Rows
-from penstock.streams.flow.shape import Named, Shape
-from penstock.streams.flow.sites import Site, caller
-from penstock.streams.flow.sources import SourceSpec, Timestamps
-from penstock.streams.flow.stateless import FromSource
-from penstock.streams.sinks.base import Mode, Sink
-from penstock.tables import TableMeta
+from penstock.streams.api.definition import Definition, check_name
+from penstock.streams.api.outputs import Output, output
+from penstock.streams.api.pipelines import pipeline_sink
+from penstock.streams.api.rows import Rows
+from penstock.streams.api.shape import Named, Shape
+from penstock.streams.api.sources import SourceSpec, Timestamps
+from penstock.streams.operators.sites import Site, caller
+from penstock.streams.operators.stateless import FromSource
+from penstock.types.tables import TableMeta
 
 __all__ = ["Output", "Rows", "SourceSpec", "Stream", "Timestamps"]
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 
+from penstock.batch.pipeline.execute import Executor, resources_by_stage
+from penstock.batch.pipeline.fingerprint.digests import transform_digest
+from penstock.batch.pipeline.pipeline import Pipeline
+from penstock.batch.pipeline.stages import Bound, bind, derive
+from penstock.batch.pipeline.transforms import Transform
 from penstock.errors import DefinitionError
-from penstock.pipeline.execute import Executor, resources_by_stage
-from penstock.pipeline.fingerprint import transform_digest
-from penstock.pipeline.pipeline import Pipeline
-from penstock.pipeline.stages import Bound, bind, derive
-from penstock.pipeline.transforms import Transform
 from penstock.spark.flow import Flow
-from penstock.streams.flow.pipelines import resources_of
-from penstock.streams.flow.query import Current, Node, Query
-from penstock.streams.flow.shape import Shape, kept_time
-from penstock.streams.flow.sites import Site
-from penstock.streams.flow.stateless import table_of
-from penstock.streams.flow.steps import Forward, Made
-from penstock.tables import Field, Table, TableMeta
+from penstock.streams.api.pipelines import resources_of
+from penstock.streams.api.shape import Shape, kept_time
+from penstock.streams.operators.query import CompiledRows, Operator, QueryCompiler
+from penstock.streams.operators.sites import Site
+from penstock.streams.operators.stateless import table_of
+from penstock.streams.operators.steps import ExpectedRows, Forward
+from penstock.types.tables import Field, Table, TableMeta
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Transformed(Node):
+class Transformed(Operator):
     """Rows that a transform has changed, or made into those of a table that it creates."""
 
     operator: ClassVar[str] = "transform"
@@ -30,7 +30,7 @@ class Transformed(Node):
     pipeline: Alone
     shape: Shape
 
-    def compile(self, query: Query) -> Current:
+    def compile(self, query: QueryCompiler) -> CompiledRows:
         current, in_python = query.current(self.inputs[0]), self.pipeline.bound[0].transform.form == "arrow"
         flow = current.flow
         if not in_python:
@@ -38,7 +38,7 @@ class Transformed(Node):
         executor, resources = Executor(query.spark, self.pipeline), resources_by_stage(self.pipeline, {})
         made = executor.run_stage(self.pipeline.stages[0], {flow.table: flow}, resources[0])[self.shape.name]
         if in_python:
-            return Current(self._watched(made), current.mark if self.shape.time else None)
+            return CompiledRows(self._watched(made), current.mark if self.shape.time else None)
         return self._checked(made, current, query)
 
     def _watched(self, made: Flow) -> Flow:
@@ -46,10 +46,10 @@ class Transformed(Node):
         if self.shape.time is None or not self.pipeline.bound[0].creates:
             return made
         *earlier, step = made.steps
-        rows = Made(self.site, self.shape.name, self.shape.schema, self.shape.time)
+        rows = ExpectedRows(self.site, self.shape.name, self.shape.schema, self.shape.time)
         return replace(made, steps=(*earlier, Forward(step, rows)))
 
-    def _checked(self, made: Flow, current: Current, query: Query) -> Current:
+    def _checked(self, made: Flow, current: CompiledRows, query: QueryCompiler) -> CompiledRows:
         mark = current.mark if self.shape.time else None
         if mark is not None and not mark.is_on(made.frame(query.spark)):
             raise self.site.error(
@@ -57,7 +57,7 @@ class Transformed(Node):
                 f"computes the event time {self.shape.name}.{mark.field} anew",
                 hint="hand the column on as it is; give a computed time a name of its own",
             )
-        return Current(made, mark)
+        return CompiledRows(made, mark)
 
     def describe(self) -> dict[str, Any]:
         return {

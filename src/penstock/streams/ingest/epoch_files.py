@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import count
+from typing import Any
 
-from penstock.shuffle.session import Report, Session
-from penstock.sources.parts import PartName
+from penstock.journals.shuffle.visibility.coordinator import ShuffleState, SliceReport
+from penstock.sources.base import PartName
 from penstock.storage import Storage
-from penstock.streams.ingest import Polled
+from penstock.streams.ingest.absent_journals import Absent
+from penstock.streams.ingest.finished_parts import FinishedParts, states_body
+from penstock.streams.ingest.task_results import Polled
 from penstock.streams.layout import Layout
 from penstock.streams.model import Brought, PartState, Pointer
 
 _log = logging.getLogger(__name__)
 
 Parts = Mapping[PartName, PartState]
+Stated = tuple[Parts, Parts]
+"""Parts, and queues of journals."""
 Listed = Mapping[str, frozenset[str]]
 """Parts by source."""
 
 
-class Books:
+class EpochFiles:
     """The files of one instance of a stream."""
 
     def __init__(self, storage: Storage, layout: Layout, member: str) -> None:
@@ -35,45 +41,71 @@ class Books:
         """What the names of this instance's files begin with."""
         return f"{self._member}-{self._life}"
 
-    def states(self, epoch: int, known: Pointer | None, before: Parts, parts: Parts) -> Pointer | None:
+    def states(self, epoch: int, known: Pointer | None, before: Stated, now: Stated) -> Pointer | None:
         """The states of the parts that go on; the file that is ``known`` if they are as before."""
+        if not any(now) or (known is not None and now == before):
+            return known if any(now) else None
         path = self._layout.states_file(epoch, self._member, self._life)
-        return self._parts(path, known, _open(before), _open(parts))
-
-    def finished(self, epoch: int, known: Pointer | None, before: Parts, parts: Parts) -> Pointer | None:
-        """The states of the parts that have finished: they may be many, and hardly ever change."""
-        path = self._layout.finished_file(epoch, self._member, self._life)
-        return self._parts(path, known, _finished(before), _finished(parts))
-
-    def listing(self, epoch: int, known: Pointer | None, before: Listed, listed: Listed) -> Pointer | None:
-        """The parts of the sources that this instance lists."""
-        if not listed:
-            return None
-        if known is not None and listed == {name: before.get(name, frozenset()) for name in listed}:
-            return known
-        path = self._layout.listing(epoch, self._member, self._life)
-        body = {"sources": {name: sorted(parts) for name, parts in listed.items()}}
+        parts, queues = now
+        body = states_body(parts)
+        if queues:
+            body["queues"] = states_body(queues)["parts"]
         return Pointer.write(self._storage, path, body)
 
-    def portion(self, epoch: int, polled: Polled) -> Brought | None:
-        """The row files, and their sums."""
-        if not polled.files and not polled.dropped:
+    def finished(
+        self, epoch: int, known: Pointer | None, before: FinishedParts, parts: Parts
+    ) -> tuple[Pointer | None, FinishedParts]:
+        """The finished parts with the ``parts`` that have finished now, and their index file."""
+        if not parts and (known is not None or not len(before)):
+            return known, before
+        numbers = count()
+
+        def segment(body: Mapping[str, Any]) -> Pointer:
+            path = self._layout.finished_segment(epoch, self._member, self._life, next(numbers))
+            return Pointer.write(self._storage, path, body)
+
+        finished_parts = before.extended(parts, self._storage, segment)
+        path = self._layout.finished_file(epoch, self._member, self._life)
+        return Pointer.write(self._storage, path, finished_parts.body()), finished_parts
+
+    def listing(self, epoch: int, found: Listed, forgotten: Collection[PartName] = ()) -> Pointer | None:
+        """The parts that nobody knew, and those that nobody need know any more."""
+        if not any(found.values()) and not forgotten:
+            return None
+        path = self._layout.listing(epoch, self._member, self._life)
+        body: dict[str, Any] = {"sources": {name: sorted(parts) for name, parts in found.items() if parts}}
+        if forgotten:
+            body["forgotten"] = sorted([name.source, name.part] for name in forgotten)
+        return Pointer.write(self._storage, path, body)
+
+    def absent(self, epoch: int, known: Pointer | None, before: Absent, now: Absent) -> Pointer | None:
+        """For how long parts were missing; the file that is ``known`` if nothing is told anew."""
+        if not now or (known is not None and now == before):
+            return known if now else None
+        path = self._layout.absent_file(epoch, self._member, self._life)
+        return Pointer.write(self._storage, path, {"absent": now})
+
+    def portion(
+        self, epoch: int, polled: Polled, watermarks: Mapping[str, int], *, tell: bool
+    ) -> Brought | None:
+        """The row files, and their sums; ``tell``: also if there are none, for the watermarks."""
+        if not polled.files and not tell:
             return None
         path = self._layout.portion(epoch, self._member, self._life)
         pointer = Pointer.write(self._storage, path, {"files": [file.to_json() for file in polled.files]})
-        late = sum(f.record.rows for f in polled.files if f.late) + sum(polled.dropped.values())
+        late = sum(f.record.rows for f in polled.files if f.late)
         rows = sum(f.record.rows for f in polled.files if not f.late)
         size = sum(f.record.bytes for f in polled.files)
-        return Brought(self._member, pointer, rows, size, late)
+        return Brought(self._member, pointer, rows, size, late, dict(watermarks))
 
-    def report(self, epoch: int, report: Report) -> Pointer | None:
+    def report(self, epoch: int, report: SliceReport) -> Pointer | None:
         """What slices did, if they did anything or have something on its way."""
         if not report.files and not report.held and not report.progress.journals:
             return None
         path = self._layout.report_file(epoch, self._member, self._life)
         return Pointer.write(self._storage, path, {"report": report.to_json()})
 
-    def session(self, epoch: int, session: Session) -> Pointer:
+    def session(self, epoch: int, session: ShuffleState) -> Pointer:
         """Where the shuffle stands."""
         path = self._layout.session_file(epoch, self._member, self._life)
         return Pointer.write(self._storage, path, {"session": session.to_json()})
@@ -103,19 +135,9 @@ class Books:
                     yield path
         layout = self._layout
         places = (layout.portion, layout.states_file, layout.finished_file, layout.listing)
-        for place in (*places, layout.report_file, layout.session_file):
+        for place in (*places, layout.report_file, layout.session_file, layout.absent_file):
             yield place(epoch, self._member, self._life)
-
-    def _parts(self, path: str, known: Pointer | None, before: Parts, parts: Parts) -> Pointer | None:
-        if not parts or (known is not None and parts == before):
-            return known if parts else None
-        body = {str(name): [each.state, each.finished] for name, each in sorted(parts.items())}
-        return Pointer.write(self._storage, path, {"parts": body})
-
-
-def _open(parts: Parts) -> Parts:
-    return {name: known for name, known in parts.items() if not known.finished}
-
-
-def _finished(parts: Parts) -> Parts:
-    return {name: known for name, known in parts.items() if known.finished}
+        own = layout.finished_segment(epoch, self._member, self._life, 0).removesuffix("0.json")
+        for path, _ in self._storage.list(layout.epoch_finished(epoch)):
+            if path.startswith(own):
+                yield path

@@ -1,72 +1,42 @@
-"""The Spark job of an epoch: tasks build parts, poll them, write the rows, and hand back files and states.
-
-Rows and states come back in the result of the same job. Whatever attempt of a task wins brings both, so that
-a retry or a speculative attempt cannot tear them apart; what other attempts wrote is never referred to.
-"""
+"""The tasks of an epoch's job: they build parts, poll them and write the rows, inside Spark's workers."""
 
 from __future__ import annotations
 
-import json
-import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from penstock.errors import BadState, PenstockError, SourceFailed, TransientError
-from penstock.shuffle.frontier import Frontier, reduce
-from penstock.shuffle.runs import RunFile
-from penstock.shuffle.slices import SliceLimits
-from penstock.sources.base import Part, StatefulSource
+from penstock.journals.shuffle.slices.slices import SliceLimits
+from penstock.sources.base import Part, PartName, StatefulSource
 from penstock.sources.hosting import Host, Key, close
-from penstock.sources.parts import PartName
 from penstock.sources.state import decode, encode
 from penstock.spark.faults import carried
-from penstock.spark.faults import decode as decode_fault
 from penstock.spark.flow import Batches
-from penstock.spark.session import cancel_tag, is_local, job_tag, parallelism
-from penstock.storage import FileRecord, Storage
-from penstock.streams.intake import Intake
-from penstock.streams.journal_task import JournalTask, Sliced, journal_tasks
-from penstock.streams.model import PartState, RowFile
-from penstock.streams.shuffling import NOTHING, ShuffleWork
-from penstock.tables import spark_schema
+from penstock.storage import Storage
+from penstock.streams.ingest.intake import Intake
+from penstock.streams.ingest.journal_task import JournalTask, Sliced
+from penstock.streams.ingest.task_results import TaskResult
+from penstock.streams.model import PartState
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
+    import pyarrow as pa
 
-    from penstock.streams.stream import SourceSpec
+    from penstock.streams.api.stream import SourceSpec
 
 HOST: Host[Part] = Host()
 """The parts that are suspended in this process."""
 _CHUNK = 1 << 16
 _LEAST = 1 << 10
 _FIRST = 1 << 10
-_CANCEL_EVERY = 0.2
-
-_ANSWER = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("source", pa.string()),
-        ("part", pa.string()),
-        ("state", pa.string()),
-        ("finished", pa.bool_()),
-        ("late", pa.bool_()),
-        ("newest", pa.int64()),
-        ("path", pa.string()),
-        ("rows", pa.int64()),
-        ("bytes", pa.int64()),
-        ("sha256", pa.string()),
-    ]
-)
+_LONG = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PollLimits:
     """What one instance may poll in one epoch."""
 
     rows: int
@@ -75,31 +45,9 @@ class Limits:
     sizes: Mapping[str, float] = field(default_factory=dict)
     """By source, how many bytes its rows took in memory, as far as that is known."""
 
-    def share(self, tasks: int) -> Limits:
+    def share(self, tasks: int) -> PollLimits:
         """What one of several tasks may poll."""
         return replace(self, rows=max(1, self.rows // tasks), bytes=max(1, self.bytes // tasks))
-
-
-@dataclass(frozen=True, slots=True)
-class Polled:
-    """What a job brought back."""
-
-    states: Mapping[PartName, PartState]
-    files: tuple[RowFile, ...] = ()
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    """Late rows that were only counted, by source."""
-    sizes: Mapping[str, float] = field(default_factory=dict)
-    """How many bytes a row took in memory, by source."""
-    runs: tuple[RunFile, ...] = ()
-    """What slices wrote for the queues of journals."""
-    progress: Frontier = field(default_factory=Frontier)
-    """How far they have come."""
-    read: int = 0
-    """How many bytes of journals were read."""
-    unasked: frozenset[PartName] = frozenset()
-    """Those that had not their turn, or could not be read to their end."""
-    unfinished: Mapping[PartName, int] = field(default_factory=dict)
-    """Where lines begin at the end of journals whose ends are not there yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,101 +58,14 @@ class Ticket:
     state: str | None
 
 
-class Ingestion:
-    """Runs the jobs of one instance of a stream, one at a time."""
-
-    def __init__(
-        self, spark: SparkSession, stream: str, sources: Mapping[str, SourceSpec], storage: Storage
-    ) -> None:
-        self._spark = spark
-        self._stream = stream
-        self._sources = sources
-        self._storage = storage
-        self._codec = None if storage.local and is_local(spark) else "lz4"
-        self._tag = f"penstock-{stream}-ingest"
-        self._running = threading.Event()
-
-    def poll(
-        self,
-        prefix: str,
-        parts: Mapping[PartName, PartState],
-        limits: Limits,
-        thresholds: Mapping[str, int],
-        asked: Mapping[PartName, int],
-        shuffle: ShuffleWork = NOTHING,
-    ) -> Polled:
-        """Poll parts that are not finished; the rows go to files whose paths begin with ``prefix``.
-
-        In the same job, ``shuffle`` is done for journals.
-
-        ``asked`` says in which epoch a part was asked last. Those that have waited longest come first: where
-        a limit is reached before all were asked, it is not always the same that go without.
-        """
-        most = parallelism(self._spark)
-        shares = tuple(_by_waiting(share, asked) for share in self._shares(parts))
-        journals = tuple(journal_tasks(shuffle, most))
-        tasks = max(len(shares), len(journals))
-        task = _Poll(
-            self._stream,
-            self._sources,
-            (*shares, *((),) * (tasks - len(shares))),
-            limits.share(tasks),
-            thresholds,
-            self._storage,
-            prefix,
-            self._codec,
-            journals,
-        )
-        return self._run(task, tasks)
-
-    def collect(self, parts: Mapping[PartName, PartState]) -> Polled:
-        """Ask parts that move elsewhere for their states, and shut them down here."""
-        shares = self._shares(parts)
-        return self._run(_Collect(self._stream, self._sources, shares), len(shares))
-
-    def warm_up(self) -> None:
-        """Let Spark start its Python workers, so that the first epoch need not wait for them."""
-        count = parallelism(self._spark)
-        self._run(_Collect(self._stream, self._sources, ((),) * count), count)
-
-    def cancel(self) -> None:
-        """End the job that runs, if one does, and wait until it has ended. From any thread."""
-        while self._running.is_set():
-            with suppress(Exception):
-                cancel_tag(self._spark, self._tag)
-            time.sleep(_CANCEL_EVERY)
-
-    def _shares(self, parts: Mapping[PartName, PartState]) -> tuple[tuple[Ticket, ...], ...]:
-        """The parts in as many heaps as tasks can run at once.
-
-        A part stays in its heap while the parts stay.
-        """
-        tickets = [Ticket(name, parts[name].state) for name in sorted(parts)]
-        count = max(1, min(len(tickets), parallelism(self._spark)))
-        return tuple(tuple(tickets[n::count]) for n in range(count))
-
-    def _run(self, task: Any, tasks: int) -> Polled:
-        self._running.set()
-        try:
-            with job_tag(self._spark, self._tag):
-                seeds = self._spark.range(0, tasks, 1, tasks)
-                return _gathered(seeds.mapInArrow(task, spark_schema(_ANSWER)).collect())
-        except PenstockError:
-            raise
-        except Exception as error:
-            raise decode_fault(error) from error
-        finally:
-            self._running.clear()
-
-
 @dataclass(frozen=True, slots=True)
-class _Poll:
+class PollTask:
     """A task that polls its share of the parts."""
 
     stream: str
     sources: Mapping[str, SourceSpec]
     shares: tuple[tuple[Ticket, ...], ...]
-    limits: Limits
+    limits: PollLimits
     thresholds: Mapping[str, int]
     storage: Storage
     prefix: str
@@ -226,21 +87,21 @@ class _Poll:
         attempt = context.taskAttemptId() if context else 0
         intake = Intake(self.storage, f"{self.prefix}-{number}-{attempt}", self.codec, self.thresholds)
         journals = self.journals[number] if number < len(self.journals) else None
-        with _Desk(self.stream, self.sources) as desk:
+        with OpenParts(self.stream, self.sources) as open_parts:
             with intake:
-                self._fill(desk, intake, self.shares[number])
-                states = desk.snapshots()
+                self._fill(open_parts, intake, self.shares[number])
+                states = open_parts.snapshots()
                 if journals is not None:
                     journals.show(self.sources, self.storage, intake)
-            desk.suspend(states)
+            open_parts.suspend(states)
         if journals is None:
-            return _answer(states, intake)
+            return _result(states, intake, took=open_parts.took).batch()
         # Documents take their room twice: in runs, and in the queue before these are deleted.
         limits = SliceLimits(max(1, self.limits.bytes // 2), self.limits.rows, self.limits.seconds)
         sliced = journals.read(self.sources, self.storage, limits, f"{number}-{attempt}", self.codec)
-        return _answer({**states, **sliced.states}, intake, sliced)
+        return _result({**states, **sliced.states}, intake, sliced, open_parts.took).batch()
 
-    def _fill(self, desk: _Desk, intake: Intake, tickets: Sequence[Ticket]) -> None:
+    def _fill(self, open_parts: OpenParts, intake: Intake, tickets: Sequence[Ticket]) -> None:
         """Go round the parts until all have nothing more, or the limits are reached.
 
         A part is opened when its turn comes, and those whose turn does not come stay as they are: thousands
@@ -251,13 +112,15 @@ class _Poll:
         while waiting and intake.rows < self.limits.rows and intake.bytes < self.limits.bytes:
             ticket = waiting.popleft()
             name = ticket.name
-            desk.open(ticket)
-            brought = desk.poll(name, measure.rows(name.source, intake, len(waiting) + 1))
+            began = time.monotonic()
+            open_parts.open(ticket)
+            brought = open_parts.poll(name, measure.rows(name.source, intake, len(waiting) + 1))
+            open_parts.note(name, time.monotonic() - began)
             before = intake.bytes
             came = intake.take(self.sources[name.source], name.part, brought)
             measure.learn(name.source, came, intake.bytes - before)
-            if desk.is_finished(name):
-                desk.finish(name)
+            if open_parts.is_finished(name):
+                open_parts.finish(name)
             elif came:
                 waiting.append(ticket)
             if time.monotonic() >= deadline:
@@ -271,7 +134,7 @@ class _Measure:
     read yet is asked for few, and then for as many as still fit if they are like those of its last poll.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: PollLimits) -> None:
         self._limits = limits
         self._sizes = dict(limits.sizes)
 
@@ -289,7 +152,7 @@ class _Measure:
 
 
 @dataclass(frozen=True, slots=True)
-class _Collect:
+class CollectTask:
     """A task that shuts parts down for their move."""
 
     stream: str
@@ -300,14 +163,14 @@ class _Collect:
         with carried("the move of parts"):
             for seed in seeds:
                 for number in seed.column(0).to_pylist():
-                    with _Desk(self.stream, self.sources) as desk:
+                    with OpenParts(self.stream, self.sources) as open_parts:
                         for ticket in self.shares[number]:
-                            desk.open(ticket)
-                        states = desk.collected()
-                    yield _answer(states)
+                            open_parts.open(ticket)
+                        states = open_parts.collected()
+                    yield TaskResult(states).batch()
 
 
-class _Desk:
+class OpenParts:
     """The open parts of a task. What is not suspended when the block ends is closed."""
 
     def __init__(self, stream: str, sources: Mapping[str, SourceSpec]) -> None:
@@ -315,8 +178,14 @@ class _Desk:
         self._sources = sources
         self.parts: dict[PartName, Part] = {}
         self._finished: dict[PartName, PartState] = {}
+        self.took: dict[PartName, float] = {}
 
-    def __enter__(self) -> _Desk:
+    def note(self, name: PartName, seconds: float) -> None:
+        """Take note of how long a part took, if that was long."""
+        if seconds >= _LONG:
+            self.took[name] = max(seconds, self.took.get(name, 0.0))
+
+    def __enter__(self) -> OpenParts:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -411,77 +280,24 @@ def _asking(name: PartName, method: str) -> Iterator[None]:
         ) from error
 
 
-def _answer(
-    states: Mapping[PartName, PartState], intake: Intake | None = None, sliced: Sliced | None = None
-) -> pa.RecordBatch:
-    """What a task hands back: a row with all states, one for each file, and for each count of rows."""
-    # Thousands of rows would take longer on their way than the states take to be made.
-    packed = json.dumps([[n.source, n.part, each.state, each.finished] for n, each in states.items()])
-    rows: list[dict[str, Any]] = [{"kind": "states", "state": packed}]
-    if intake is not None:
-        rows += [
-            {"kind": "file", "source": f.source, "late": f.late, "newest": f.newest, **f.record.to_json()}
-            for f in intake.written
-        ]
-        rows += [{"kind": "late", "source": name, "rows": count} for name, count in intake.dropped.items()]
-        rows += [
-            {"kind": "size", "source": name, "rows": count, "bytes": size}
-            for name, (count, size) in intake.taken.items()
-        ]
-    if sliced is not None:
-        rows += [{"kind": "run", "state": json.dumps(file.to_json())} for file in sliced.files]
-        rows += [
-            {"kind": "line", "source": n.source, "part": n.part, "bytes": offset}
-            for n, offset in sliced.unfinished.items()
-        ]
-        unasked = json.dumps([[name.source, name.part] for name in sliced.unasked])
-        rows.append({"kind": "unasked", "state": unasked})
-        progress = json.dumps(sliced.progress.to_json())
-        rows.append({"kind": "progress", "state": progress, "bytes": sliced.read})
-    return pa.RecordBatch.from_pylist(rows, schema=_ANSWER)
-
-
-def _gathered(answers: Sequence[Row]) -> Polled:
-    states, files, dropped = {}, [], dict[str, int]()
-    taken: dict[str, tuple[int, int]] = {}
-    runs, progress, read = list[RunFile](), Frontier(), 0
-    unfinished: dict[PartName, int] = {}
-    unasked: set[PartName] = set()
-    for row in answers:
-        if row["kind"] == "states":
-            for source, part, state, finished in json.loads(row["state"]):
-                states[PartName(source, part)] = PartState(state, finished)
-        elif row["kind"] == "file":
-            record = FileRecord(row["path"], row["rows"], row["bytes"], row["sha256"])
-            files.append(RowFile(row["source"], record, row["late"], row["newest"]))
-        elif row["kind"] == "late":
-            dropped[row["source"]] = dropped.get(row["source"], 0) + row["rows"]
-        elif row["kind"] == "line":
-            unfinished[PartName(row["source"], row["part"])] = row["bytes"]
-        elif row["kind"] == "run":
-            runs.append(RunFile.from_json(json.loads(row["state"])))
-        elif row["kind"] == "progress":
-            progress = reduce(progress, Frontier.from_json(json.loads(row["state"])))
-            read += row["bytes"]
-        elif row["kind"] == "unasked":
-            unasked.update(PartName(source, part) for source, part in json.loads(row["state"]))
-        else:
-            rows, size = taken.get(row["source"], (0, 0))
-            taken[row["source"]] = rows + row["rows"], size + row["bytes"]
-    sizes = {source: size / rows for source, (rows, size) in taken.items()}
-    return Polled(
-        states,
-        tuple(files),
-        dropped,
-        sizes,
-        tuple(runs),
-        progress,
-        read,
-        frozenset(unasked),
-        unfinished,
+def _result(
+    states: Mapping[PartName, PartState],
+    intake: Intake,
+    sliced: Sliced | None = None,
+    took: Mapping[PartName, float] | None = None,
+) -> TaskResult:
+    """What a task took in, and what it read of journals."""
+    result = TaskResult(
+        states, tuple(intake.written), dict(intake.newest), dict(intake.taken), took=took or {}
     )
-
-
-def _by_waiting(share: tuple[Ticket, ...], asked: Mapping[PartName, int]) -> tuple[Ticket, ...]:
-    """Those that were never asked first, then those that were asked longest ago."""
-    return tuple(sorted(share, key=lambda ticket: asked.get(ticket.name, -1)))
+    if sliced is None:
+        return result
+    return replace(
+        result,
+        runs=sliced.files,
+        progress=sliced.progress,
+        read=sliced.read,
+        unasked=sliced.unasked,
+        unfinished=sliced.unfinished,
+        behind=sliced.behind,
+    )

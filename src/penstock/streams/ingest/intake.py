@@ -12,14 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import PenstockError, SourceFailed, TypeMismatch
+from penstock.sources.base import PartName
 from penstock.spark.fitting import fit, from_rows
 from penstock.storage import Storage
+from penstock.streams.log.schemas import END_MICROS, END_OF_TIME
 from penstock.streams.model import RowFile
-from penstock.streams.schemas import END_MICROS, END_OF_TIME
 
 if TYPE_CHECKING:
     from penstock.sources.base import Rows
-    from penstock.streams.stream import SourceSpec, Timestamps
+    from penstock.streams.api.stream import SourceSpec, Timestamps
 
 _GATHER_ROWS = 1 << 16
 _GATHER_BYTES = 16 << 20
@@ -42,7 +43,7 @@ class Intake:
         self._stack = ExitStack()
         self._files: dict[tuple[str, bool, int], _QueueFile] = {}
         self._numbers: dict[str, int] = {}
-        self._dropped: dict[str, int] = {}
+        self._newest: dict[PartName, int] = {}
         self._taken: dict[str, tuple[int, int]] = {}
         self.rows = 0
         self.bytes = 0
@@ -69,9 +70,9 @@ class Intake:
         return [file.described() for file in self._files.values()]
 
     @property
-    def dropped(self) -> Mapping[str, int]:
-        """How many late rows were counted and not kept, by source."""
-        return self._dropped
+    def newest(self) -> Mapping[PartName, int]:
+        """The greatest event time that each part has brought."""
+        return self._newest
 
     @property
     def taken(self) -> Mapping[str, tuple[int, int]]:
@@ -90,9 +91,11 @@ class Intake:
             return count
         times = event_times(batch, spec.timestamps)
         _check_times(spec, spec.timestamps, part, times)
+        name, newest = PartName(spec.name, part), pc.max(times).as_py()
+        self._newest[name] = max(newest, self._newest.get(name, newest))
         late = self._late(spec, batch, times)
         if late is not None:
-            self._put_aside(spec, spec.timestamps, batch.filter(late))
+            self._file(spec, True).add(batch.filter(late))
             on_time = pc.invert(late)
             batch, times = batch.filter(on_time), times.filter(on_time)
         if batch.num_rows:
@@ -111,16 +114,11 @@ class Intake:
 
     def _late(self, spec: SourceSpec, batch: pa.RecordBatch, times: pa.Array) -> pa.Array | None:
         """Which rows are late; None if no row is."""
-        threshold = self._thresholds.get(spec.name)
-        if threshold is None or not batch.num_rows or pc.min(times).as_py() >= threshold:
+        # Spark's watermark begins in 1970: it would drop what is older, and nobody would know.
+        threshold = max(0, self._thresholds.get(spec.name, 0))
+        if not batch.num_rows or pc.min(times).as_py() >= threshold:
             return None
         return pc.less(times, threshold)
-
-    def _put_aside(self, spec: SourceSpec, timestamps: Timestamps, late: pa.RecordBatch) -> None:
-        if timestamps.late == "keep":
-            self._file(spec, True).add(late)
-        else:
-            self._dropped[spec.name] = self._dropped.get(spec.name, 0) + late.num_rows
 
     def _file(self, spec: SourceSpec, late: bool) -> _QueueFile:
         number = self._numbers.get(spec.name, 0)

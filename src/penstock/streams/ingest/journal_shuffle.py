@@ -1,7 +1,7 @@
 """An instance's part in the shuffle of journals: what its slices read, and which queues it fills.
 
-In an epoch, slices read and write runs; the epoch that follows shows what the session says may be seen. What
-that is follows from the last committed epoch alone, so that all instances agree on it.
+In an epoch, slices read and write runs; the next epoch shows what the coordinator says may be seen. What that
+is follows from the last committed epoch alone, so that all instances agree on it.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from functools import lru_cache
 from typing import Literal
 
 from penstock.errors import BadState, HintNotReached, LineUnfinished, StreamError
-from penstock.journals.uuids import Ticker
-from penstock.shuffle import session as sessions
-from penstock.shuffle.frontier import Frontier, reduce
-from penstock.shuffle.positions import Position
-from penstock.shuffle.queues import Show
-from penstock.shuffle.runs import RunFile
-from penstock.shuffle.session import Promotion, Report, Session
+from penstock.journals.format.uuids import Ticker
+from penstock.journals.shuffle.queues.queues import Show
+from penstock.journals.shuffle.queues.run_files import RunFile
+from penstock.journals.shuffle.slices.positions import JournalPosition
+from penstock.journals.shuffle.visibility import coordinator
+from penstock.journals.shuffle.visibility.coordinator import Promotion, ShuffleState, SliceReport
+from penstock.journals.shuffle.visibility.frontier import Frontier, reduce
+from penstock.sources.base import PartName
 from penstock.sources.journals import JournalSource
-from penstock.sources.parts import PartName
 from penstock.sources.state import decode, encode
 from penstock.storage import Storage
-from penstock.streams.flow.sources import SourceSpec
+from penstock.streams.api.sources import SourceSpec
+from penstock.streams.ingest.pacing import Resting
 from penstock.streams.model import PartState, Pointer, Standing
-from penstock.streams.resting import Resting
 
 _log = logging.getLogger(__name__)
 
@@ -57,11 +57,12 @@ class ShuffleWork:
 
 
 NOTHING = ShuffleWork()
-Hunger = Literal["all", "awaited", "none"]
-"""Which journals are read: all, those that the waiting checkpoint waits for, or none."""
+Parts = Mapping[PartName, PartState]
+JournalsToRead = Literal["all", "awaited", "none"]
+"""Which journals are read: all, those that the waiting cut waits for, or none."""
 
 
-class Shuffle:
+class JournalShuffle:
     """The journals of a stream, as one instance sees them."""
 
     def __init__(
@@ -72,23 +73,24 @@ class Shuffle:
         self._clock = clock
         self._ticker = Ticker()
         self._resting = Resting()
-        self._session = Session()
+        self._session = ShuffleState()
         self._awaited = Frontier()
         self._promotions: tuple[Promotion, ...] = ()
         self._spent: tuple[str, ...] = ()
         self._held: tuple[RunFile, ...] = ()
         self._unfinished: dict[PartName, tuple[int, float, float]] = {}
         """Where a line begins that has no end, since when, and when that was seen last."""
+        self._on_their_way: frozenset[PartName] | None = None
         self._known: Pointer | None = None
-        self._written: dict[Pointer, Session | Report] = {}
+        self._written: dict[Pointer, ShuffleState | SliceReport] = {}
         self._epoch = 0
 
     def __bool__(self) -> bool:
         return bool(self._sources)
 
     @property
-    def session(self) -> Session:
-        """What the session stands at after the epoch that was followed last."""
+    def session(self) -> ShuffleState:
+        """Where the shuffle stands after the epoch that was followed last."""
         return self._session
 
     @property
@@ -98,7 +100,7 @@ class Shuffle:
 
     @property
     def known(self) -> Pointer | None:
-        """The file that says where the session stands, if nothing has changed since it was written."""
+        """The file that says where the shuffle stands, if nothing has changed since it was written."""
         return self._known
 
     @property
@@ -106,6 +108,18 @@ class Shuffle:
         """What run files take, and what their documents will take in the queue before these are deleted."""
         files = {*self._session.waiting, *(promotion.file for promotion in self._promotions), *self._held}
         return 2 * sum(file.record.bytes for file in files)
+
+    @property
+    def on_their_way(self) -> frozenset[PartName]:
+        """The queues, of whatever owner, for which there are documents that were read and are not visible."""
+        if self._on_their_way is None:
+            shown = (promotion.file for promotion in self._promotions)
+            self._on_their_way = frozenset(
+                PartName(file.source, queue_name(run.queue))
+                for file in {*self._session.waiting, *shown, *self._held}
+                for run in file.runs
+            )
+        return self._on_their_way
 
     @property
     def patience(self) -> float:
@@ -120,18 +134,28 @@ class Shuffle:
     def is_journal(self, name: PartName) -> bool:
         return name.source in self._sources
 
+    def begin_of(self, name: PartName, floors: Mapping[str, int]) -> PartState:
+        """Where a part begins that nobody knew: a journal may be one that was forgotten."""
+        floor = floors.get(name.source, 0) if self.is_journal(name) else 0
+        return state_of(name, JournalPosition(floor=floor)) if floor else PartState()
+
+    def is_needed(self, name: PartName, at: PartState) -> bool:
+        """Whether somebody waits for a journal, or a piece of a transaction of it is on its way."""
+        return str(name) in self._awaited.journals or bool(held(name, at))
+
     def follow(self, standings: Iterable[Standing], epoch: int) -> None:
         """Take over what ``epoch`` committed."""
         if not self._sources:
             return
         before, known, reports = read_session(self._storage, list(standings), self._written)
         self._check_cohorts(before)
-        self._session, self._promotions = sessions.advance(
+        self._session, self._promotions = coordinator.advance(
             before, reports, epoch, self._clock(), self._cohort_of
         )
         self._awaited = self._session.awaited
         self._spent = before.spent
         self._held = tuple(file for report in reports for file in report.held)
+        self._on_their_way = None
         self._epoch = epoch
         is_same = not self._promotions and not before.spent and all(r.epoch <= before.taken for r in reports)
         self._known = known if is_same else None
@@ -165,7 +189,8 @@ class Shuffle:
                 f"transactions wait for acks that were not read yet: {_some(named)}; if a writer is gone "
                 f"that should send one: {self._command(*min(stalled)[:3])}",
                 left="their documents, and what was read after them, are kept and not visible yet",
-                hint="look whether these journals are there, and whether their writers live",
+                hint="look whether these journals are there, and whether their writers live; a source that "
+                "reads them from their begin may also just be behind (`penstock journal frontier`)",
             )
 
     def check_lines(self, patience: float) -> None:
@@ -191,28 +216,43 @@ class Shuffle:
         prefix: str,
         parts: Mapping[PartName, PartState],
         owns: Callable[[str, str], bool],
-        hunger: Hunger,
+        to_read: JournalsToRead,
     ) -> ShuffleWork:
         """What to do in an epoch with these journals; ``owns`` says whether a queue of a source is ours.
 
         Without room in the queue only journals are read that transactions wait for, or with one that is on
         its way: what has been read of these takes room until then.
         """
-        awaited = self._awaited.journals if hunger == "all" else self._session.blocking.journals
-        awake = self._resting.awake(parts) if hunger == "all" else [n for n in parts if held(n, parts[n])]
-        wanted = {*awake, *(name for name in parts if str(name) in awaited)} if hunger != "none" else ()
+        awaited = self._awaited.journals if to_read == "all" else self._session.blocking.journals
+        awake = self._resting.awake(parts) if to_read == "all" else [n for n in parts if held(n, parts[n])]
+        wanted = {*awake, *(name for name in parts if str(name) in awaited)} if to_read != "none" else ()
         reads = {name: parts[name].state for name in sorted(wanted)}
         self._unfinished = {name: each for name, each in self._unfinished.items() if name in parts}
         queues = tuple(
             (name, queue)
-            for name, source in self._sources.items()
-            for queue in range(max(source.queues, self._queues(name)))
-            if owns(name, f"queue {queue}")
+            for name in self._sources
+            for queue in range(self._queues(name))
+            if owns(name, queue_name(queue))
         )
         shows = tuple(Show.each(self._promotions))
         return ShuffleWork(epoch, prefix, reads, shows, queues, self._ticker.tick())
 
-    def wrote(self, pointer: Pointer, what: Session | Report) -> None:
+    def queues(self, owns: Callable[[str, str], bool], known: Mapping[PartName, PartState]) -> Parts:
+        """Our queues, for their event time alone, with what is ``known`` of it.
+
+        The state of a queue is how documents are routed to it. If that has changed, it has other keys than
+        before, and nobody knows how far these have come.
+        """
+        found: dict[PartName, PartState] = {}
+        for name, source in self._sources.items():
+            routing = f"{source.queues} {' '.join(source.key)}"
+            for queue in map(queue_name, range(self._queues(name))):
+                if owns(name, queue):
+                    before = known.get(PartName(name, queue), PartState())
+                    found[PartName(name, queue)] = before if before.state == routing else PartState(routing)
+        return found
+
+    def wrote(self, pointer: Pointer, what: ShuffleState | SliceReport) -> None:
         """Remember what is in a file of this instance: most often it is what is read next."""
         self._written[pointer] = what
         while len(self._written) > _REMEMBERED:
@@ -237,7 +277,7 @@ class Shuffle:
 
     def report(
         self, epoch: int, progress: Frontier, files: tuple[RunFile, ...], parts: Mapping[PartName, PartState]
-    ) -> Report:
+    ) -> SliceReport:
         """What this instance did in an epoch, after which ``parts`` are the states of its journals."""
 
         def commits(journal: str, producer: int) -> int:
@@ -245,12 +285,11 @@ class Shuffle:
             known = parts.get(name)
             if known is None:
                 return 0
-            standing = position_of(str(name), known.state).producers.get(producer)
-            return 0 if standing is None else standing.sequence.last_commit
+            return position_of(str(name), known.state).sequence(producer).last_commit
 
-        told = reduce(progress, sessions.reached(self._awaited, commits, progress))
+        told = reduce(progress, coordinator.reached(self._awaited, commits, progress))
         kept = (file for name, at in parts.items() if self.is_journal(name) for file in held(name, at))
-        return Report(epoch, told, files, tuple(kept))
+        return SliceReport(epoch, told, files, tuple(kept))
 
     def _command(self, journal: str, producer: int, clock: int) -> str:
         """What a person can type to write an ack that nobody else will."""
@@ -259,15 +298,16 @@ class Shuffle:
         return f"penstock journal ack {root} {name} --producer {producer:012x} --clock {clock}"
 
     def _queues(self, source: str) -> int:
-        """How many queues there are to show: the source may have been given fewer since they were written."""
+        """How many queues there are: the source may have been given fewer since they were written."""
         files = (each.file for each in self._promotions if each.file.source == source)
-        return max((run.queue + 1 for file in files for run in file.runs), default=0)
+        shown = max((run.queue + 1 for file in files for run in file.runs), default=0)
+        return max(self._sources[source].queues, shown)
 
-    def _check_cohorts(self, session: Session) -> None:
+    def _check_cohorts(self, session: ShuffleState) -> None:
         """Raise `StreamError` if documents wait in a cohort that there is no more."""
         known = set(map(self._cohort_of, self._sources))
-        for name, pipeline in session.pipelines.items():
-            if name not in known and (pipeline.unresolved is not None or pipeline.ahead):
+        for name, cuts in session.cuts.items():
+            if name not in known and (cuts.unresolved is not None or cuts.ahead):
                 raise StreamError(
                     "priority or read delay of a source was changed while parts of transactions wait",
                     left="what was read is kept",
@@ -284,33 +324,40 @@ def _some(named: Sequence[str]) -> str:
     return ", ".join(named[:_NAMED]) + more
 
 
+def queue_name(number: int) -> str:
+    """What a queue is called where it stands for a part."""
+    return f"queue {number}"
+
+
 def journal_sources(sources: Mapping[str, SourceSpec]) -> dict[str, JournalSource]:
     """Those of a stream's sources that read journals."""
     return {name: spec.source for name, spec in sources.items() if isinstance(spec.source, JournalSource)}
 
 
 def read_session(
-    storage: Storage, standings: Sequence[Standing], known: Mapping[Pointer, Session | Report] | None = None
-) -> tuple[Session, Pointer | None, list[Report]]:
+    storage: Storage,
+    standings: Sequence[Standing],
+    known: Mapping[Pointer, ShuffleState | SliceReport] | None = None,
+) -> tuple[ShuffleState, Pointer | None, list[SliceReport]]:
     """What an epoch committed of the shuffle: where it stood before, which file says so, and all reports.
 
     ``known`` is what need not be read.
     """
     known = known or {}
-    found: list[tuple[Session, Pointer | None]] = []
+    found: list[tuple[ShuffleState, Pointer | None]] = []
     reports = []
     for standing in standings:
         if standing.session is not None:
             session = known.get(standing.session)
-            if not isinstance(session, Session):
-                session = Session.from_json(standing.session.read(storage)["session"])
+            if not isinstance(session, ShuffleState):
+                session = ShuffleState.from_json(standing.session.read(storage)["session"])
             found.append((session, standing.session))
         if standing.report is not None:
             report = known.get(standing.report)
-            if not isinstance(report, Report):
-                report = Report.from_json(standing.report.read(storage)["report"])
+            if not isinstance(report, SliceReport):
+                report = SliceReport.from_json(standing.report.read(storage)["report"])
             reports.append(report)
-    session, pointer = max(found, key=lambda pair: pair[0].taken, default=(Session(), None))
+    session, pointer = max(found, key=lambda pair: pair[0].taken, default=(ShuffleState(), None))
     return session, pointer, reports
 
 
@@ -321,7 +368,7 @@ def waiting_runs(storage: Storage, standings: Iterable[Standing]) -> set[str]:
     return {*(file.record.path for file in files), *session.spent}
 
 
-def state_of(name: PartName, position: Position) -> PartState:
+def state_of(name: PartName, position: JournalPosition) -> PartState:
     # As one text: states may be of any type, and looking at each value takes several times as long.
     return PartState(encode(str(name), json.dumps(position.to_state(), separators=(",", ":"))))
 
@@ -335,11 +382,11 @@ def held(journal: PartName, at: PartState) -> tuple[RunFile, ...]:
 
 
 @lru_cache(maxsize=1 << 12)
-def position_of(name: str, state: str | None) -> Position:
+def position_of(name: str, state: str | None) -> JournalPosition:
     """Where a journal stands; `BadState` names it."""
     if state is None:
-        return Position()
+        return JournalPosition()
     try:
-        return Position.from_state(json.loads(decode(name, state)))
+        return JournalPosition.from_state(json.loads(decode(name, state)))
     except (TypeError, ValueError) as error:
         raise BadState(f"the state of {name} is not where a journal stands: {error}") from error

@@ -6,18 +6,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.shuffle.frontier import Frontier
-from penstock.shuffle.queues import Show, documents
-from penstock.shuffle.runs import RunFile, RunWriter
-from penstock.shuffle.slices import Slice, SliceLimits
-from penstock.sources.parts import PartName
+from penstock.journals.shuffle.queues.queues import Show, documents
+from penstock.journals.shuffle.queues.run_files import RunFile, RunWriter
+from penstock.journals.shuffle.slices.slices import Slice, SliceLimits
+from penstock.journals.shuffle.visibility.frontier import Frontier
+from penstock.sources.base import PartName
 from penstock.storage import Storage
-from penstock.streams.intake import Intake
+from penstock.streams.ingest.intake import Intake
+from penstock.streams.ingest.journal_shuffle import (
+    ShuffleWork,
+    journal_sources,
+    position_of,
+    queue_name,
+    state_of,
+)
 from penstock.streams.model import PartState
-from penstock.streams.shuffling import ShuffleWork, journal_sources, position_of, state_of
 
 if TYPE_CHECKING:
-    from penstock.streams.flow.sources import SourceSpec
+    from penstock.streams.api.sources import SourceSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,8 @@ class Sliced:
     """Those that had not their turn, or could not be read to their end."""
     unfinished: Mapping[PartName, int] = field(default_factory=dict)
     """Where lines begin whose ends are not there yet."""
+    behind: frozenset[PartName] = frozenset()
+    """Those of which there is more to read now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +59,7 @@ class JournalTask:
         for source, queue in self.queues:
             shows = [show for show in self.shows if show.file.source == source]
             for batch in documents(storage, shows, queue):
-                intake.take(sources[source], f"queue {queue}", batch)
+                intake.take(sources[source], queue_name(queue), batch)
             intake.next_file(source)
 
     def read(
@@ -69,7 +77,15 @@ class JournalTask:
             slice_ = Slice(journal_sources(sources), writer, limits, self.now)
             slice_.read({read: position_of(str(read), state) for read, state in self.reads.items()})
         states = {name: state_of(name, at) for name, at in slice_.positions.items()}
-        return Sliced(states, slice_.files, slice_.progress, slice_.bytes, slice_.unasked, slice_.unfinished)
+        return Sliced(
+            states,
+            slice_.files,
+            slice_.progress,
+            slice_.bytes,
+            slice_.unasked,
+            slice_.unfinished,
+            slice_.behind,
+        )
 
 
 def journal_tasks(work: ShuffleWork, most: int) -> Iterator[JournalTask]:

@@ -13,12 +13,12 @@ from penstock.spark.flow import Batches, Flow, Scan
 from penstock.spark.session import parallelism
 from penstock.storage import Storage
 from penstock.store import Store
-from penstock.streams.holds import Holds
 from penstock.streams.layout import Layout
-from penstock.streams.log import EpochLog, View, gone
+from penstock.streams.log.epoch_log import EpochLog, LogView, gone
+from penstock.streams.log.readers import ReaderPositions
+from penstock.streams.log.row_files import EpochSlice, WantedRows
+from penstock.streams.log.segments import between
 from penstock.streams.model import Epoch, Pointer
-from penstock.streams.rows import Slice, Wanted
-from penstock.streams.segments import between
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,13 +33,13 @@ class Pin:
     """An epoch, and the log as it was when somebody began to read at it."""
 
     epoch: int
-    view: View
+    view: LogView
 
 
 @contextmanager
 def pinned(store: Store, storage: Storage, layout: Layout, epoch: int | None = None) -> Iterator[Pin]:
     """An epoch to read at, the newest one if none is given; nothing that it needs goes within the block."""
-    with Holds(EpochLog(store, storage, layout)).hold("a batch read") as view:
+    with ReaderPositions(EpochLog(store, storage, layout)).hold("a batch read") as view:
         yield Pin(checked_epoch(layout.stream, view, epoch), view)
 
 
@@ -50,7 +50,7 @@ def read_table(
     layout: Layout,
     source: str,
     epoch: int | Pin | None = None,
-    late: bool = False,
+    late: bool | None = False,
     *,
     schema: pa.Schema,
 ) -> DataFrame:
@@ -63,7 +63,7 @@ def read_table(
     slices = cut_table(log, epoch, parallelism(spark) * _SLICES_PER_CORE)
 
     def cut(columns: Sequence[str]) -> Sequence[SliceSplit]:
-        wanted = Wanted(source, tuple(columns), late)
+        wanted = WantedRows(source, tuple(columns), late)
         return [SliceSplit(storage, each, wanted) for each in slices]
 
     return Flow.scan(source, Scan(schema, cut)).frame(spark)
@@ -74,8 +74,8 @@ class SliceSplit:
     """A slice of the log as the split of a scan."""
 
     storage: Storage
-    slice: Slice
-    wanted: Wanted
+    slice: EpochSlice
+    wanted: WantedRows
 
     @property
     def rows(self) -> int:
@@ -85,7 +85,7 @@ class SliceSplit:
         return self.slice.batches(self.storage, self.wanted)
 
 
-def checked_epoch(stream: str, view: View, epoch: int | None) -> int:
+def checked_epoch(stream: str, view: LogView, epoch: int | None) -> int:
     """The epoch to read at: ``epoch`` if it is committed and retained, the newest one if it is None."""
     if epoch is None:
         return view.committed
@@ -99,7 +99,7 @@ def checked_epoch(stream: str, view: View, epoch: int | None) -> int:
     return epoch
 
 
-def cut_table(log: EpochLog, epoch: int | Pin | None, tasks: int) -> list[Slice]:
+def cut_table(log: EpochLog, epoch: int | Pin | None, tasks: int) -> list[EpochSlice]:
     """The retained epochs up to ``epoch``, or the newest one, for about so many tasks."""
     if isinstance(epoch, Pin):
         return list(sliced(log, epoch.view, epoch.epoch, tasks))
@@ -107,7 +107,7 @@ def cut_table(log: EpochLog, epoch: int | Pin | None, tasks: int) -> list[Slice]
     return log.read(lambda view: list(sliced(log, view, checked_epoch(stream, view, epoch), tasks)))
 
 
-def sliced(log: EpochLog, view: View, upto: int, tasks: int) -> Iterator[Slice]:
+def sliced(log: EpochLog, view: LogView, upto: int, tasks: int) -> Iterator[EpochSlice]:
     """The retained epochs up to ``upto`` in slices of about the same size.
 
     The log is gone through segment by segment, and a slice of a segment is only its bounds: the driver holds
@@ -116,17 +116,17 @@ def sliced(log: EpochLog, view: View, upto: int, tasks: int) -> Iterator[Slice]:
     most = max(_LEAST, view.size // max(1, tasks))
     for segment in view.document.segments:
         if segment.first <= upto:
-            epochs = log.shelf.between(segment, view.floor, upto)
+            epochs = log.segment_files.between(segment, view.floor, upto)
             yield from _cut(epochs, most, segment.pointer)
     yield from _cut(between(view.tail.epochs, view.floor, upto), most, None)
 
 
-def _cut(epochs: tuple[Epoch, ...], most: int, segment: Pointer | None) -> Iterator[Slice]:
+def _cut(epochs: tuple[Epoch, ...], most: int, segment: Pointer | None) -> Iterator[EpochSlice]:
     sizes = _running(epochs)
     for _, group in groupby(zip(sizes, epochs, strict=True), key=lambda pair: pair[0] // most):
         some = tuple(epoch for _, epoch in group)
         rows = sum(epoch.rows for epoch in some)
-        yield Slice(some[0].number, some[-1].number, rows, segment, () if segment else some)
+        yield EpochSlice(some[0].number, some[-1].number, rows, segment, () if segment else some)
 
 
 def _running(epochs: tuple[Epoch, ...]) -> Iterator[int]:

@@ -1,7 +1,7 @@
 """The epoch log: which epochs of a stream are committed and retained, and what they brought.
 
-The truth about an epoch is its decision record (see `penstock.cluster`). Records are many and each is a
-document of the store, so they are moved into the log: a small document that names segments in storage. What
+The truth about an epoch is its decision record (see `penstock.control.cluster`). Records are many and each is
+a document of the store, so they are moved into the log: a small document that names segments in storage. What
 is newer than the log is read from the records; readers see no difference.
 """
 
@@ -13,16 +13,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from penstock.cluster.keys import Keys
-from penstock.cluster.room import Room
+from penstock.control.cluster.documents.control_document import Room
+from penstock.control.cluster.documents.epoch_records import Records
+from penstock.control.cluster.documents.keys import Keys
+from penstock.core.failpoints import reach
 from penstock.errors import CorruptFile, EpochGone
-from penstock.failpoints import reach
 from penstock.storage import Storage
 from penstock.store.base import Store
 from penstock.streams.layout import Layout
+from penstock.streams.log.segments import LogDocument, LogSegment, SegmentFiles, merged_from, raised
+from penstock.streams.log.tail import BrokenChain, Tail, read_chain
 from penstock.streams.model import SCOPE, Epoch, Pointer
-from penstock.streams.segments import LogDocument, Segment, Shelf, merged_from, raised
-from penstock.streams.tail import BrokenChain, Tail, read_chain
 
 COMPACT_EVERY = 64
 """So many epochs are gathered before they are moved into the log."""
@@ -32,7 +33,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class LogView:
     """The log at one moment: the document and its version, and the epochs that it does not have yet."""
 
     document: LogDocument
@@ -75,9 +76,10 @@ class EpochLog:
         self.store = store
         self.storage = storage
         self.layout = layout
-        self.shelf = Shelf(storage, layout)
-        self._keys = Keys(layout.cluster)
-        self._room = Room(store, self._keys)
+        self.segment_files = SegmentFiles(storage, layout)
+        keys = Keys(layout.cluster)
+        self._room = Room(store, keys)
+        self._records = Records(store, keys)
         self._tail = Tail()
         self._lock = threading.Lock()
 
@@ -113,11 +115,11 @@ class EpochLog:
         """What ``take`` makes of the epochs after ``after``; only as many are read as it asks for."""
         return self.read(lambda view: take(self._between(view, after, None)))
 
-    def retained(self, view: View) -> Iterator[Epoch]:
+    def retained(self, view: LogView) -> Iterator[Epoch]:
         """All retained epochs, oldest first; segments are read one by one as they are asked for."""
         return self._between(view, view.floor - 1, None)
 
-    def read(self, read: Callable[[View], T]) -> T:
+    def read(self, read: Callable[[LogView], T]) -> T:
         """What ``read`` makes of a view; again if a segment is missing because it was merged meanwhile."""
         while True:
             view = self.view()
@@ -140,14 +142,14 @@ class EpochLog:
                     return None
                 cursor = self._room.watch(cursor, left).until
 
-    def view(self) -> View:
+    def view(self) -> LogView:
         """The log as it is now."""
         while True:
             document, version = self._document()
             committed = max(self.committed(), document.taken)
             with self._lock:
                 try:
-                    return View(document, version, self._follow(document, committed))
+                    return LogView(document, version, self._follow(document, committed))
                 except BrokenChain as broken:
                     missing = broken
             if self._document()[1] == version:
@@ -162,7 +164,7 @@ class EpochLog:
         Whether it did. Any process may do it at any time.
         """
 
-        def take(view: View) -> LogDocument | None:
+        def take(view: LogView) -> LogDocument | None:
             document, tail = view.document, view.tail
             if tail.upto - document.taken < (1 if force else COMPACT_EVERY):
                 return None
@@ -180,16 +182,16 @@ class EpochLog:
         before = self.needed()
         return self.change(take).taken >= before
 
-    def raise_floor(self, floor: Callable[[View], int]) -> LogDocument:
+    def raise_floor(self, floor: Callable[[LogView], int]) -> LogDocument:
         """Let the epochs below ``floor`` go, as far as the log has them; it is asked again if need be."""
 
-        def lift(view: View) -> LogDocument | None:
+        def lift(view: LogView) -> LogDocument | None:
             wanted = min(floor(view), view.document.taken + 1)
-            return raised(view.document, wanted, self.shelf) if wanted > view.floor else None
+            return raised(view.document, wanted, self.segment_files) if wanted > view.floor else None
 
         return self.change(lift)
 
-    def change(self, rule: Callable[[View], LogDocument | None]) -> LogDocument:
+    def change(self, rule: Callable[[LogView], LogDocument | None]) -> LogDocument:
         """Replace the document by what ``rule`` makes of it, or leave it where that is None.
 
         What the rule reads or writes elsewhere it does after the document was read: if anybody changed the
@@ -213,31 +215,31 @@ class EpochLog:
         """The tail up to ``committed``; only records that were not seen before are read."""
         tail = self._tail.behind(document)
         if committed > tail.upto:
-            tail = tail.extended(read_chain(self.store, self._keys, tail.upto, committed))
+            tail = tail.extended(read_chain(self._records, tail.upto, committed))
         self._tail = tail
         return tail
 
-    def _merged(self, document: LogDocument, fresh: tuple[Epoch, ...]) -> tuple[Segment, ...]:
+    def _merged(self, document: LogDocument, fresh: tuple[Epoch, ...]) -> tuple[LogSegment, ...]:
         """The segments with new epochs, the newest of them merged where they are many."""
         if not fresh:
             return document.segments
         # To the rule they are one more segment, though they are not written before they are merged.
-        unwritten = Segment.of(_NOWHERE, fresh)
+        unwritten = LogSegment.of(_NOWHERE, fresh)
         start = min(merged_from([*document.segments, unwritten]), len(document.segments))
         old = (
             epoch
             for segment in document.segments[start:]
-            for epoch in self.shelf.between(segment, document.floor, segment.last)
+            for epoch in self.segment_files.between(segment, document.floor, segment.last)
         )
-        return (*document.segments[:start], *self.shelf.write((*old, *fresh)))
+        return (*document.segments[:start], *self.segment_files.write((*old, *fresh)))
 
-    def _between(self, view: View, after: int, upto: int | None) -> Iterator[Epoch]:
+    def _between(self, view: LogView, after: int, upto: int | None) -> Iterator[Epoch]:
         if after < view.floor - 1:
             raise gone(self.layout.stream, after + 1, view.floor)
         last = _ENDLESS if upto is None else upto
         for segment in view.document.segments:
             if segment.last > after and segment.first <= last:
-                yield from self.shelf.between(segment, max(after + 1, view.floor), last)
+                yield from self.segment_files.between(segment, max(after + 1, view.floor), last)
         yield from (epoch for epoch in view.tail.epochs if after < epoch.number <= last)
 
 

@@ -14,7 +14,7 @@ from penstock.errors import StreamMismatch
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class EpochRange:
     """The epochs that a batch takes of one source.
 
     After ``start``, up to ``end``. ``final``: there are no more.
@@ -26,14 +26,14 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class OutputProgress:
     """Where an output is after ``batch``: by source the last epoch, and the sources that have ended."""
 
     batch: int = -1
     ends: Mapping[str, int] = field(default_factory=dict)
     final: frozenset[str] = frozenset()
 
-    def after(self, batch: int, ranges: Mapping[str, Range], output: str) -> Reached:
+    def after(self, batch: int, ranges: Mapping[str, EpochRange], output: str) -> OutputProgress:
         """The same after a batch. A source that is not in it may have an old range, or none.
 
         `StreamMismatch` if it is neither the next batch nor this one again.
@@ -48,7 +48,7 @@ class Reached:
                 raise _mismatch(output, f"{what}, and the one before it ended at {known}")
         ends = {**self.ends, **{source: found.end for source, found in ranges.items()}}
         final = self.final | {source for source, found in ranges.items() if found.final}
-        return Reached(batch, ends, final)
+        return OutputProgress(batch, ends, final)
 
     def epoch(self, sources: Collection[str]) -> int:
         """The newest epoch of which all sources are in."""

@@ -17,11 +17,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
+from penstock.core.clocks import wall_clock
+from penstock.core.names import RULE, is_name
 from penstock.errors import EpochGone, PenstockError, SessionLost, StoreUnavailable, StreamError, UsageError
-from penstock.names import RULE, is_name
-from penstock.stamps import wall_clock
 from penstock.store.base import Document, Session
-from penstock.streams.log import EpochLog, View, gone
+from penstock.streams.log.epoch_log import EpochLog, LogView, gone
 from penstock.streams.model import checked
 
 _log = logging.getLogger(__name__)
@@ -32,18 +32,18 @@ TTL = 30.0
 """How long a hold lasts when its process is gone, in seconds."""
 
 
-def queue_name(source: str, late: bool) -> str:
-    """The rows of a source that came on time, or those that came too late."""
+def queue_name(source: str, late: bool | None) -> str:
+    """The rows of a source (all, or those that came on time), or those that came too late."""
     return f"{source}.late" if late else source
 
 
-def reader_name(output: str, source: str, late: bool) -> str:
+def reader_name(output: str, source: str, late: bool | None) -> str:
     """The name under which an output reads a source."""
     return f"{output}.{queue_name(source, late)}"
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class ReaderPosition:
     """How far a reader is: it has all epochs up to ``epoch``, and needs all after it.
 
     ``session`` is the one that a hold lasts as long as; None for a named reader. ``output`` is the output of
@@ -57,14 +57,14 @@ class Position:
     output: str | None = None
 
 
-class Holds:
+class ReaderPositions:
     """The positions and holds of one stream."""
 
     def __init__(self, log: EpochLog) -> None:
         self._log = log
         self._store = log.store
         self._layout = log.layout
-        self._known: dict[str, tuple[Position, int]] = {}
+        self._known: dict[str, tuple[ReaderPosition, int]] = {}
 
     # named readers
 
@@ -77,7 +77,7 @@ class Holds:
         self._check_retained(epoch)
         self._check_same(reader, output)
         self._known.pop(self._key(reader), None)
-        created = self._grow(Position(reader, epoch, output=output), create=True)
+        created = self._grow(ReaderPosition(reader, epoch, output=output), create=True)
         if created is None:
             return
         self._publish()
@@ -124,7 +124,7 @@ class Holds:
         Harmless when repeated, when it was further before, and for one that was dropped.
         """
         _check(reader)
-        self._grow(Position(reader, epoch), create=False)
+        self._grow(ReaderPosition(reader, epoch), create=False)
 
     def reserve(self, wanted: Mapping[str, str]) -> None:
         """Give every reader of an output a position, and drop those that outputs do not need any more.
@@ -156,12 +156,12 @@ class Holds:
                 return True
         return False
 
-    def find(self, reader: str) -> Position | None:
+    def find(self, reader: str) -> ReaderPosition | None:
         """The position of a named reader."""
         document = self._store.get(self._key(reader))
         return _decode(document) if document else None
 
-    def list(self) -> list[Position]:
+    def list(self) -> list[ReaderPosition]:
         """The named readers."""
         return [_decode(document) for document in self._store.scan(self._layout.readers)]
 
@@ -172,7 +172,7 @@ class Holds:
     # holds
 
     @contextmanager
-    def hold(self, what: str, ttl: float = TTL) -> Iterator[View]:
+    def hold(self, what: str, ttl: float = TTL) -> Iterator[LogView]:
         """Keep the files of all that is retained, within the block: the log as it was when the hold began.
 
         Raises `SessionLost` at its end if the hold was lost meanwhile.
@@ -187,13 +187,13 @@ class Holds:
                 self._release(session)
                 session.close()
 
-    def hold_for(self, session: Session, what: str) -> View:
+    def hold_for(self, session: Session, what: str) -> LogView:
         """Keep the files of all that is retained as long as a session lives: the log as it is now."""
-        position = Position(what, self._log.floor - 1, wall_clock("seconds"), session.id)
+        position = ReaderPosition(what, self._log.floor - 1, wall_clock("seconds"), session.id)
         self._store.cas(self._hold_key(session), 0, _encode(position))
         return self._log.view()
 
-    def held(self) -> Iterator[Position]:
+    def held(self) -> Iterator[ReaderPosition]:
         """The holds whose sessions are alive; the others are removed."""
         found = [(document, _decode(document)) for document in self._store.scan(self._layout.holds)]
         alive = self._store.alive([position.session for _, position in found if position.session])
@@ -207,7 +207,7 @@ class Holds:
         """The epochs below this one are not held, of those below ``floor``, which was read before."""
         return min((floor, *(position.epoch + 1 for position in self.held())))
 
-    def _grow(self, wanted: Position, *, create: bool) -> int | None:
+    def _grow(self, wanted: ReaderPosition, *, create: bool) -> int | None:
         """Let a position grow; its version if it was made just now."""
         key = self._key(wanted.reader)
         known = self._known.get(key)
@@ -294,7 +294,7 @@ def _check(reader: str) -> None:
         raise UsageError(f"{reader!r} cannot be the name of a reader", hint=RULE)
 
 
-def _check_owner(found: Position, output: str | None) -> None:
+def _check_owner(found: ReaderPosition, output: str | None) -> None:
     """An output and a reader of somebody's must not move one position: each would miss what the other had."""
     if found.output == output:
         return
@@ -313,10 +313,10 @@ def _missed(stream: str, reader: str, floor: int) -> EpochGone:
     )
 
 
-def _encode(position: Position) -> bytes:
+def _encode(position: ReaderPosition) -> bytes:
     body = {name: getattr(position, name) for name in position.__slots__}
     return json.dumps({"format": _FORMAT, **body}, separators=(",", ":")).encode()
 
 
-def _decode(document: Document) -> Position:
-    return Position(**checked(document.key, json.loads(document.value)))
+def _decode(document: Document) -> ReaderPosition:
+    return ReaderPosition(**checked(document.key, json.loads(document.value)))

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
+from penstock.core.failpoints import reach
 from penstock.errors import EpochGone
-from penstock.failpoints import reach
-from penstock.streams.holds import Holds
 from penstock.streams.layout import group_of
-from penstock.streams.log import COMPACT_EVERY, EpochLog, View
+from penstock.streams.log.epoch_log import COMPACT_EVERY, EpochLog, LogView
+from penstock.streams.log.readers import ReaderPositions
+from penstock.streams.log.segments import LogDocument
+from penstock.streams.log.sweeping import Sweeper
 from penstock.streams.model import Epoch
-from penstock.streams.segments import LogDocument
-from penstock.streams.sweeping import Sweeper
 
 MARGIN = 64
 """So many epochs after it, what an epoch left behind is swept: a straggler has long been fenced by then."""
@@ -60,14 +60,14 @@ def _age(epoch: Epoch, now: float) -> float:
     return now - datetime.fromisoformat(epoch.at).timestamp() if epoch.at else 0.0
 
 
-class Keeper:
+class LogRetention:
     """Keeps the log of a stream in order: see `tidy`. Several may do so at once, and any may die."""
 
     def __init__(
         self, log: EpochLog, *, age: float, size: int, clock: Callable[[], float] = time.time
     ) -> None:
         self._log = log
-        self._holds = Holds(log)
+        self._readers = ReaderPositions(log)
         self._sweeper = Sweeper(log)
         self._age = age
         self._size = size
@@ -88,10 +88,10 @@ class Keeper:
     def _retain(self) -> None:
         wanted = 0
 
-        def floor(view: View) -> int:
+        def floor(view: LogView) -> int:
             nonlocal wanted
-            # Read after the document: see `penstock.streams.holds`.
-            positions = self._holds.positions()
+            # Read after the document: see `penstock.streams.log.readers`.
+            positions = self._readers.positions()
             found = retain(
                 self._log.retained(view),
                 view.size,
@@ -112,8 +112,8 @@ class Keeper:
         document = self._log.view().document
         if document.cleared >= document.floor:
             return
-        # Read after the document: see `penstock.streams.holds`.
-        limit = self._holds.unheld(document.floor)
+        # Read after the document: see `penstock.streams.log.readers`.
+        limit = self._readers.unheld(document.floor)
         if document.cleared < limit:
             self._sweeper.clear(document.cleared, limit)
             reach("retention.cleared")
@@ -125,8 +125,8 @@ class Keeper:
         if committed < self._swept_at + COMPACT_EVERY:
             return 0
         swept = self._sweeper.states(committed - MARGIN) + self._sweeper.segments()
-        swept += self._sweeper.runs(committed - MARGIN)
-        swept += self._sweep_groups(committed - MARGIN)
+        swept += self._sweeper.runs(committed - MARGIN) + self._sweeper.finished(committed - MARGIN)
+        swept += self._sweeper.polled(committed - MARGIN) + self._sweep_groups(committed - MARGIN)
         self._swept_at = committed
         return swept
 
@@ -142,5 +142,5 @@ class Keeper:
         return count
 
 
-def _with_swept(swept: int, view: View) -> LogDocument:
+def _with_swept(swept: int, view: LogView) -> LogDocument:
     return replace(view.document, swept=max(view.document.swept, swept))

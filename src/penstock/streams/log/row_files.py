@@ -13,8 +13,8 @@ import pyarrow as pa
 from penstock.spark.files import IpcSplit
 from penstock.spark.flow import Batches
 from penstock.storage import Storage
+from penstock.streams.log.segments import between, read_segment
 from penstock.streams.model import Brought, Epoch, Pointer, RowFile
-from penstock.streams.segments import between, read_segment
 
 _TASK_BYTES = 1 << 20
 _ROWS = 1 << 14
@@ -24,12 +24,12 @@ _COUNTED_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which rows of an epoch: those of a source, on time or late, and which of their columns."""
+class WantedRows:
+    """Which rows of an epoch: those of a source, on time, late or (None) all, and which of their columns."""
 
     source: str
     columns: tuple[str, ...]
-    late: bool = False
+    late: bool | None = False
 
     def files(self, storage: Storage, brought: Iterable[Brought]) -> list[RowFile]:
         """The files that have such rows."""
@@ -47,12 +47,14 @@ class Wanted:
         return gathered(batch for split in splits for batch in split.batches())
 
     def _chosen(self, files: Iterable[RowFile]) -> list[RowFile]:
-        mine = self.source, self.late
-        return [file for file in files if (file.source, file.late) == mine and file.record.rows]
+        return [file for file in files if self._is_mine(file) and file.record.rows]
+
+    def _is_mine(self, file: RowFile) -> bool:
+        return file.source == self.source and self.late in (None, file.late)
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class EpochSlice:
     """Some consecutive epochs that one task reads: of a segment, or, where that is None, ``epochs``."""
 
     first: int
@@ -61,7 +63,7 @@ class Slice:
     segment: Pointer | None = None
     epochs: tuple[Epoch, ...] = ()
 
-    def batches(self, storage: Storage, wanted: Wanted) -> Batches:
+    def batches(self, storage: Storage, wanted: WantedRows) -> Batches:
         epochs = read_segment(storage, self.segment) if self.segment else self.epochs
         for epoch in between(epochs, self.first, self.last):
             yield from wanted.batches(storage, wanted.files(storage, epoch.brought))

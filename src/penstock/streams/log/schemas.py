@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.errors import UsageError
-from penstock.tables import spark_schema
+from penstock.types.tables import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -23,10 +23,18 @@ It is greater than that of any other row, so that Spark's watermark passes every
 reads with event time drops the row after the watermark was taken: ``where(time < END_OF_TIME)``.
 """
 
+END_MICROS = int(END_OF_TIME.timestamp()) * 1_000_000
+SHIFT = 10**18
+"""How far the event time of a row that tells a watermark is behind that watermark, in microseconds.
+
+Such a row is later than `END_OF_TIME`, and tells a watermark to who asks for them (see `WATERMARK`).
+"""
+WATERMARK = "_penstock_watermark"
+"""The column from which Spark takes its watermark."""
+
 COUNT = "_penstock_count"
 """The column that says for how many equal rows a row stands, where they were counted while reading."""
 
-END_MICROS = int(END_OF_TIME.timestamp()) * 1_000_000
 _UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _ZEROS: tuple[tuple[Callable[[pa.DataType], bool], Any], ...] = (
     (pa.types.is_list, []),
@@ -74,14 +82,23 @@ def decode(text: str, columns: Sequence[str] | None) -> StructType | str:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The inverse of `penstock.tables.spark_schema`."""
+    """The inverse of `penstock.types.tables.spark_schema`."""
     return pa.schema([pa.field(f.name, _arrow_type(f.dataType), f.nullable) for f in schema])
 
 
 def end_row(schema: pa.Schema, event_time: str) -> pa.RecordBatch:
     """The row at `END_OF_TIME`; all other fields are null, or zero where they cannot be."""
+    return _row_at(schema, event_time, END_MICROS)
+
+
+def watermark_row(schema: pa.Schema, event_time: str, watermark: int) -> pa.RecordBatch:
+    """The row that tells a watermark, in microseconds; that of the end is `END_MICROS`."""
+    return _row_at(schema, event_time, watermark + SHIFT)
+
+
+def _row_at(schema: pa.Schema, event_time: str, time: int) -> pa.RecordBatch:
     columns = [
-        _end_of_time(field.type) if field.name == event_time else pa.array([_nothing(field)], field.type)
+        _time(field.type, time) if field.name == event_time else pa.array([_nothing(field)], field.type)
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -97,8 +114,8 @@ def check_event_time(schema: pa.Schema, event_time: str) -> None:
         )
 
 
-def _end_of_time(kind: pa.DataType) -> pa.Array:
-    return pa.array([END_MICROS // _UNITS[kind.unit]], pa.int64()).cast(kind)
+def _time(kind: pa.DataType, micros: int) -> pa.Array:
+    return pa.array([micros // _UNITS[kind.unit]], pa.int64()).cast(kind)
 
 
 def _nothing(field: pa.Field) -> Any:

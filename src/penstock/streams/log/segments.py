@@ -34,7 +34,7 @@ Epochs = tuple[Epoch, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class LogSegment:
     """A file of epochs, and the sums of those in it that are retained."""
 
     pointer: Pointer
@@ -69,7 +69,7 @@ class LogDocument:
     late: int = 0
     turn: int = 0
     """Grows to make others, who read the document before, read it again."""
-    segments: tuple[Segment, ...] = ()
+    segments: tuple[LogSegment, ...] = ()
 
     @property
     def newest(self) -> int:
@@ -94,7 +94,7 @@ class LogDocument:
         try:
             found: dict[str, Any] = checked(key, json.loads(value))
             segments = tuple(
-                Segment(Pointer(path, sha256), *sums) for path, sha256, *sums in found["segments"]
+                LogSegment(Pointer(path, sha256), *sums) for path, sha256, *sums in found["segments"]
             )
             return cls(**{**found, "segments": segments})
         except (ValueError, LookupError, TypeError, AttributeError) as error:
@@ -103,7 +103,7 @@ class LogDocument:
             ) from error
 
 
-def merged_from(segments: Sequence[Segment]) -> int:
+def merged_from(segments: Sequence[LogSegment]) -> int:
     """The index from which on the newest segments become one; their number if they stay as they are."""
     small = _run(segments, len(segments), SMALL)
     epochs = sum(segment.epochs for segment in segments[small:])
@@ -114,14 +114,14 @@ def merged_from(segments: Sequence[Segment]) -> int:
     return middle if epochs >= FULL else small
 
 
-def _run(segments: Sequence[Segment], end: int, limit: int) -> int:
+def _run(segments: Sequence[LogSegment], end: int, limit: int) -> int:
     """Where the segments of less than ``limit`` epochs begin that stand right before ``end``."""
     while end and segments[end - 1].epochs < limit:
         end -= 1
     return end
 
 
-class Shelf:
+class SegmentFiles:
     """Reads and writes segments. It keeps those in memory that were asked for last. Safe for many threads."""
 
     def __init__(self, storage: Storage, layout: Layout) -> None:
@@ -138,20 +138,20 @@ class Shelf:
                 return known
         return self._keep(pointer, read_segment(self._storage, pointer))
 
-    def between(self, segment: Segment, first: int, last: int) -> Epochs:
+    def between(self, segment: LogSegment, first: int, last: int) -> Epochs:
         """The epochs of a segment from ``first`` to ``last``."""
         return between(self.read(segment.pointer), first, last)
 
-    def write(self, epochs: Epochs) -> Iterator[Segment]:
+    def write(self, epochs: Epochs) -> Iterator[LogSegment]:
         """Write epochs to new segments that are no longer than they may be."""
         for begin in range(0, len(epochs), FULL):
             yield self._write(epochs[begin : begin + FULL])
 
-    def _write(self, epochs: Epochs) -> Segment:
+    def _write(self, epochs: Epochs) -> LogSegment:
         path = self._layout.segment(epochs[0].number, epochs[-1].number, secrets.token_hex(4))
         pointer = Pointer.write(self._storage, path, {"epochs": [each.to_json() for each in epochs]})
         self._keep(pointer, epochs)
-        return Segment.of(pointer, epochs)
+        return LogSegment.of(pointer, epochs)
 
     def _keep(self, pointer: Pointer, epochs: Epochs) -> Epochs:
         with self._lock:
@@ -171,14 +171,14 @@ def between(epochs: Epochs, first: int, last: int) -> Epochs:
     return epochs[begin : bisect_left(epochs, last + 1, key=_number)]
 
 
-def raised(document: LogDocument, floor: int, shelf: Shelf) -> LogDocument:
+def raised(document: LogDocument, floor: int, segment_files: SegmentFiles) -> LogDocument:
     """The document with a higher floor: segments below it are not named any more, sums are of the rest."""
     segments = []
     for segment in document.segments:
         if segment.first >= floor:
             segments.append(segment)
-        elif rest := shelf.between(segment, floor, segment.last):
-            segments.append(Segment.of(segment.pointer, rest))
+        elif rest := segment_files.between(segment, floor, segment.last):
+            segments.append(LogSegment.of(segment.pointer, rest))
     return replace(document, floor=floor, segments=tuple(segments))
 
 

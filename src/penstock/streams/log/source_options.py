@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import UsageError
+from penstock.streams.log.row_files import WantedRows
+from penstock.streams.log.schemas import COUNT, arrow_schema, check_event_time
 from penstock.streams.place import Place
-from penstock.streams.rows import Wanted
-from penstock.streams.schemas import COUNT, arrow_schema, check_event_time
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 ROWS_PER_BATCH = 10_000_000
 EPOCHS_PER_BATCH = 1_000
 WAIT = 0.5
+_ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +30,11 @@ class ReadOptions:
     checkpoint it begins there. One that has no position yet begins before the first epoch; if that is gone,
     ``from_oldest`` lets it begin with the oldest that is retained. ``output`` is the output that reads under
     this name. ``counted`` are the only fields to read: rows that are equal in them come as one, with their
-    number in column `penstock.streams.schemas.COUNT`. ``hold_for`` is how many seconds the files of a batch
-    read are kept for it. ``event_time`` asks for the row at the end of the stream (see
-    `penstock.streams.schemas.END_OF_TIME`). ``ranges`` is a local file that tells the epochs of the newest
+    number in column `penstock.streams.log.schemas.COUNT`. ``hold_for`` is how many seconds the files of a
+    batch read are kept for it. ``event_time`` asks for the row at the end of the stream (see
+    `penstock.streams.log.schemas.END_OF_TIME`), and ``watermarks`` for rows that tell how far the source is
+    (`penstock.streams.log.schemas.WATERMARK`). ``late`` asks for the rows that came too late instead of those
+    that did not; None for all. ``ranges`` is a local file that tells the epochs of the newest
     batch. ``rows`` and ``epochs`` bound a batch; one epoch is always taken as a whole. ``wait`` is how many
     seconds an idle source waits for the next epoch before it says that there is none: in a query over several
     sources, they wait one after the other.
@@ -39,7 +42,7 @@ class ReadOptions:
 
     place: Place
     source: str
-    late: bool = False
+    late: bool | None = False
     event_time: str | None = None
     reader: str | None = None
     ranges: str | None = None
@@ -52,10 +55,12 @@ class ReadOptions:
     from_oldest: bool = False
     output: str | None = None
     counted: tuple[str, ...] | None = None
+    watermarks: bool = False
 
     def to_options(self) -> dict[str, str]:
         """As Spark takes them."""
         given = {name: getattr(self, field) for name, (field, _) in _OPTIONS.items()}
+        given["late"] = _ALL if self.late is None else self.late
         texts = {name: _text(value) for name, value in given.items() if value is not None}
         return texts | {"place": self.place.encode()}
 
@@ -80,9 +85,9 @@ class ReadOptions:
             )
         return made
 
-    def wanted(self, schema: StructType) -> Wanted:
+    def wanted(self, schema: StructType) -> WantedRows:
         names = schema.names if self.counted is None else [name for name in schema.names if name != COUNT]
-        return Wanted(self.source, tuple(names), self.late)
+        return WantedRows(self.source, tuple(names), self.late)
 
     def arrow(self, schema: StructType) -> pa.Schema:
         """The schema of the batches."""
@@ -115,6 +120,10 @@ def _flag(text: str) -> bool:
     return text.lower() == "true"
 
 
+def _flag_or_all(text: str) -> bool | None:
+    return None if text.lower() == _ALL else _flag(text)
+
+
 def _count(text: str) -> int:
     if (value := int(text)) < 1:
         raise ValueError("must be at least 1")
@@ -131,7 +140,7 @@ def _parsed(name: str, text: str, parse: Callable[[str], Any]) -> Any:
 _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "place": ("place", Place.decode),
     "source": ("source", str),
-    "late": ("late", _flag),
+    "late": ("late", _flag_or_all),
     "eventTime": ("event_time", str),
     "reader": ("reader", str),
     "fromOldest": ("from_oldest", _flag),
@@ -144,5 +153,6 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "atEpoch": ("at_epoch", int),
     "holdFor": ("hold_for", float),
     "countBy": ("counted", _names),
+    "watermarks": ("watermarks", _flag),
 }
 _OTHERS = ("schema", "columns")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,22 +27,22 @@ from penstock.spark.fitting import fit
 from penstock.spark.flow import Batches
 from penstock.spark.session import parallelism
 from penstock.storage import Storage
-from penstock.streams import schemas
-from penstock.streams.holds import Holds, queue_name, reader_name
-from penstock.streams.log import EpochLog
+from penstock.streams.log import schemas
+from penstock.streams.log.batch_table import Pin, checked_epoch, cut_table
+from penstock.streams.log.epoch_log import EpochLog
+from penstock.streams.log.readers import ReaderPositions, queue_name, reader_name
+from penstock.streams.log.row_files import EpochSlice, balanced, counted
+from penstock.streams.log.source_options import ReadOptions, columns_of
 from penstock.streams.model import Epoch, RowFile
-from penstock.streams.options import ReadOptions, columns_of
 from penstock.streams.place import Opened, Place
-from penstock.streams.rows import Slice, balanced, counted
-from penstock.streams.tabular import Pin, checked_epoch, cut_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from penstock.streams.flow.query import Read
-    from penstock.streams.stream import Stream
+    from penstock.streams.api.stream import Stream
+    from penstock.streams.operators.query import ReadSource
 
 NAME = "penstock"
 
@@ -78,21 +79,22 @@ class EpochSource(DataSource):
             return EpochStreamReader(ReadOptions.parse(self.options), schema)
 
 
-class Files(InputPartition):
-    """Row files that one task reads."""
+class FilesPartition(InputPartition):
+    """Row files that one task reads; after them, a row that tells the ``watermark``, if there is one."""
 
-    def __init__(self, files: Sequence[RowFile]) -> None:
+    def __init__(self, files: Sequence[RowFile], watermark: int | None = None) -> None:
         self.files = files
+        self.watermark = watermark
 
 
-class Epochs(InputPartition):
+class EpochsPartition(InputPartition):
     """Epochs that one task reads."""
 
-    def __init__(self, epochs: Slice) -> None:
+    def __init__(self, epochs: EpochSlice) -> None:
         self.epochs = epochs
 
 
-class End(InputPartition):
+class EndPartition(InputPartition):
     """The row that says that the stream has ended."""
 
     def __init__(self) -> None:
@@ -116,11 +118,15 @@ class _Reading:
                 yield fit(self._options.source, batch, self._schema)
 
     def _batches(self, partition: InputPartition, storage: Storage) -> Batches:
-        if isinstance(partition, Files):
-            return self._wanted.batches(storage, partition.files)
-        if isinstance(partition, Epochs):
+        if isinstance(partition, FilesPartition):
+            rows = self._wanted.batches(storage, partition.files)
+            if partition.watermark is None:
+                return rows
+            told = schemas.watermark_row(self._schema, str(self._options.event_time), partition.watermark)
+            return chain(rows, [told])
+        if isinstance(partition, EpochsPartition):
             return partition.epochs.batches(storage, self._wanted)
-        if isinstance(partition, End):
+        if isinstance(partition, EndPartition):
             return iter([schemas.end_row(self._schema, str(self._options.event_time))])
         return iter(())  # what Spark makes up where there is no partition
 
@@ -133,9 +139,9 @@ class EpochBatchReader(_Reading, DataSourceReader):
         with carried("reading a stream"), options.place.open() as (store, storage):
             log = EpochLog(store, storage, options.place.layout)
             # Nobody says when the query ends, so that the hold lasts for a time.
-            view = Holds(log).hold_for(store.session(options.hold_for), "a batch read")
+            view = ReaderPositions(log).hold_for(store.session(options.hold_for), "a batch read")
             pin = Pin(checked_epoch(options.place.stream, view, options.at_epoch), view)
-            return [Epochs(each) for each in cut_table(log, pin, options.tasks)]
+            return [EpochsPartition(each) for each in cut_table(log, pin, options.tasks)]
 
 
 class EpochStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -143,12 +149,12 @@ class EpochStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         super().__init__(options, schema)
-        self._desk: _Desk | None = None
+        self._stream: _OpenStream | None = None
         self._last: int | None = None
         self._newest = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_desk": None}
+        return {**self.__dict__, "_stream": None}
 
     def initialOffset(self) -> Offset:  # noqa: N802
         with carried("reading a stream"):
@@ -159,13 +165,13 @@ class EpochStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         with carried("reading a stream"):
-            desk, after = self._opened(), start["epoch"]
-            desk.begin(after)
+            opened, after = self._opened(), start["epoch"]
+            opened.begin(after)
             if self._last is not None and after >= self._last:
                 return start
-            newest = desk.log.wait(after, 0.0 if self._last is not None else self._options.wait)
+            newest = opened.log.wait(after, 0.0 if self._last is not None else self._options.wait)
             if newest is None:
-                desk.check(after)
+                opened.check(after)
                 return start
             self._newest = newest
             if self._last is not None:
@@ -173,7 +179,9 @@ class EpochStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
             if isinstance(limit, ReadAllAvailable):
                 return {"epoch": newest}
             rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.rows
-            return {"epoch": min(newest, desk.log.read_on(after, _within(rows, self._options.epochs, after)))}
+            return {
+                "epoch": min(newest, opened.log.read_on(after, _within(rows, self._options.epochs, after)))
+            }
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
         return {"epoch": self._newest} if self._newest else None
@@ -184,29 +192,46 @@ class EpochStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         with carried("reading a stream"):
-            desk = self._opened()
-            epochs = desk.log.entries(start["epoch"], end["epoch"])
-            files = self._wanted.files(desk.storage, (b for epoch in epochs for b in epoch.brought))
-            planned: list[InputPartition] = [Files(some) for some in balanced(files, self._options.tasks)]
+            opened = self._opened()
+            epochs = opened.log.entries(start["epoch"], end["epoch"])
+            files = self._wanted.files(opened.storage, (b for epoch in epochs for b in epoch.brought))
+            planned: list[InputPartition] = [
+                FilesPartition(some) for some in balanced(files, self._options.tasks)
+            ]
             final = any(epoch.ended for epoch in epochs)
-            if final and self._options.event_time is not None:
-                planned.append(End())
+            if self._options.watermarks:
+                self._tell_watermark(planned, epochs, final)
+            elif final and self._options.event_time is not None:
+                planned.append(EndPartition())
             self._tell(start, end, final)
             return planned
 
     def commit(self, end: Offset) -> None:
+        if self._options.ranges is not None:
+            return  # whoever runs the output lets the epochs go, once Spark's checkpoint is on disk
         with carried("reading a stream"):
             self._opened().advance(end["epoch"])
 
     def stop(self) -> None:
-        if self._desk is not None:
-            self._desk.close()
-            self._desk = None
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
 
-    def _opened(self) -> _Desk:
-        if self._desk is None:
-            self._desk = _Desk(self._options)
-        return self._desk
+    def _opened(self) -> _OpenStream:
+        if self._stream is None:
+            self._stream = _OpenStream(self._options)
+        return self._stream
+
+    def _tell_watermark(self, planned: list[InputPartition], epochs: Sequence[Epoch], final: bool) -> None:
+        """Let the batch move Spark's watermark to where the source was at its end."""
+        told = (epoch.watermark(self._options.source) for epoch in epochs)
+        newest = max((mark for mark in told if mark is not None), default=None)
+        if final:
+            newest = schemas.END_MICROS
+        if newest is not None:
+            first = planned[0] if planned else None
+            files = first.files if isinstance(first, FilesPartition) else ()
+            planned[:1] = [FilesPartition(files, newest)]
 
     def _tell(self, start: Offset, end: Offset, final: bool) -> None:
         """Write down which epochs the batch takes in, for whoever gets the batch."""
@@ -218,14 +243,14 @@ class EpochStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
         beside.replace(path)
 
 
-class _Desk:
+class _OpenStream:
     """A stream that is open in the process beside the driver, and the position of a named reader."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._opened: Opened = options.place.open()
         self.storage = self._opened.storage
         self.log = EpochLog(self._opened.store, self.storage, options.place.layout)
-        self._holds = Holds(self.log)
+        self._readers = ReaderPositions(self.log)
         self._options = options
         self._reader = options.reader
         self._begun = False
@@ -235,11 +260,11 @@ class _Desk:
         if self._reader is None:
             return self.log.floor - 1
         options = self._options
-        return self._holds.enter(self._reader, from_oldest=options.from_oldest, output=options.output)
+        return self._readers.enter(self._reader, from_oldest=options.from_oldest, output=options.output)
 
     def begin(self, epoch: int) -> None:
         if self._reader is not None and not self._begun:
-            self._holds.begin(self._reader, epoch, self._options.output)
+            self._readers.begin(self._reader, epoch, self._options.output)
         self._begun = True
 
     def check(self, epoch: int) -> None:
@@ -253,7 +278,7 @@ class _Desk:
 
     def advance(self, epoch: int) -> None:
         if self._reader is not None:
-            self._holds.advance(self._reader, epoch)
+            self._readers.advance(self._reader, epoch)
 
     def close(self) -> None:
         self._opened.store.close()
@@ -286,7 +311,7 @@ def read_stream(
 ) -> DataFrame:
     """The committed rows of a source as a streaming DataFrame.
 
-    ``options`` are further fields of `ReadOptions`: ``late``, ``event_time``, ``reader``,
+    ``options`` are further fields of `ReadOptions`: ``late``, ``event_time``, ``watermarks``, ``reader``,
     ``from_oldest``, ``output``, ``counted``, ``ranges``, ``rows``, ``epochs``, ``wait``.
     """
     spark.dataSource.register(EpochSource)
@@ -295,18 +320,19 @@ def read_stream(
     return (stream.option("columns", json.dumps(list(columns))) if columns is not None else stream).load()
 
 
-def reading(spark: SparkSession, place: Place, stream: Stream) -> Callable[[str, Path], Read]:
-    """For each output of a stream and a folder, the function that reads a source, on time or late.
+def reading(place: Place, stream: Stream) -> Callable[[SparkSession, str, Path], ReadSource]:
+    """For each output of a stream and a folder, the function that reads a source: see `ReadSource`.
 
-    The output's position is kept under its name, and the ranges of its batches are told in the folder.
+    The output's position is kept under its name, and the ranges of its batches are told in the folder. The
+    session is the one whose settings the query takes with it.
     """
-    from penstock.streams.intake import queue_schema
+    from penstock.streams.ingest.intake import queue_schema
 
-    def for_output(output: str, folder: Path) -> Read:
-        def read(source: str, late: bool, counted: Sequence[str] | None = None) -> DataFrame:
+    def for_output(spark: SparkSession, output: str, folder: Path) -> ReadSource:
+        def read(source: str, late: bool | None, counted: Sequence[str] | None = None) -> DataFrame:
             spec = stream.sources[source]
             name = queue_name(source, late)
-            timestamps = None if late else spec.timestamps
+            timestamps = spec.timestamps if late is False else None
             return read_stream(
                 spark,
                 place,
@@ -314,6 +340,7 @@ def reading(spark: SparkSession, place: Place, stream: Stream) -> Callable[[str,
                 schema=queue_schema(spec),
                 late=late,
                 event_time=timestamps.field if timestamps else None,
+                watermarks=timestamps is not None,
                 reader=reader_name(output, source, late),
                 output=output,
                 counted=tuple(counted) if counted is not None else None,

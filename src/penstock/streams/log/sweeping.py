@@ -11,15 +11,17 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 
-from penstock.cluster.keys import Keys
-from penstock.cluster.model import Decision
-from penstock.cluster.records import Records
-from penstock.failpoints import reach
-from penstock.streams.holds import Holds
+from penstock.control.cluster.documents.epoch_records import Records
+from penstock.control.cluster.documents.keys import Keys
+from penstock.control.cluster.rules.model import Decision
+from penstock.core.failpoints import reach
+from penstock.errors import CorruptFile
+from penstock.streams.ingest.finished_parts import FinishedParts
+from penstock.streams.ingest.journal_shuffle import waiting_runs
 from penstock.streams.layout import GROUP, epoch_of, group_of, grouped
-from penstock.streams.log import EpochLog
+from penstock.streams.log.epoch_log import EpochLog
+from penstock.streams.log.readers import ReaderPositions
 from penstock.streams.model import SCOPE, Epoch, Standing
-from penstock.streams.shuffling import waiting_runs
 
 
 class Sweeper:
@@ -29,7 +31,7 @@ class Sweeper:
         self._log = log
         self._storage = log.storage
         self._layout = log.layout
-        self._holds = Holds(log)
+        self._readers = ReaderPositions(log)
         self._records = Records(log.store, Keys(log.layout.cluster))
         self._waiting: dict[str, frozenset[str | None]] = {}
 
@@ -78,6 +80,26 @@ class Sweeper:
         spare = [path for path in found if path not in named and _is_upto(path, limit)]
         return self._delete(spare, *folders)
 
+    def finished(self, limit: int) -> int:
+        """Delete segments of finished parts of epochs up to ``limit`` that no decision points to."""
+        found = [path for path, _ in self._storage.list(self._layout.finished) if _is_upto(path, limit)]
+        if not found:
+            return 0
+        standings = (
+            Standing.decode(text)
+            for each in self._records.decisions(SCOPE)
+            for text in each.frontiers.values()
+        )
+        pointers = {each.finished for each in standings}
+        try:
+            all_finished = [FinishedParts.read(self._storage, pointer) for pointer in pointers]
+        except CorruptFile:
+            return 0  # of a decision that is pruned by now; the next round knows
+        named = {
+            segment.pointer.path for finished_parts in all_finished for segment in finished_parts.segments
+        }
+        return self._delete([path for path in found if path not in named], self._layout.finished)
+
     def runs(self, limit: int) -> int:
         """Delete run files of epochs up to ``limit`` that the last committed epoch does not refer to."""
         found = [path for path, _ in self._storage.list(self._layout.runs) if _is_upto(path, limit)]
@@ -88,6 +110,18 @@ class Sweeper:
             return 0
         named = waiting_runs(self._storage, (Standing.decode(text) for text in decision.frontiers.values()))
         return self._delete([path for path in found if path not in named], self._layout.runs)
+
+    def polled(self, limit: int) -> int:
+        """Delete rows that were polled beside epochs up to ``limit``, by jobs that are not under way."""
+        found = [path for path, _ in self._storage.list(self._layout.polled) if _is_upto(path, limit)]
+        if not found:
+            return 0
+        # Read after the listing: a job that is still under way then was begun before, or is not in the list.
+        decision = self._records.decision(SCOPE, self._log.committed())
+        if decision is None:
+            return 0
+        named = {Standing.decode(text).beside for text in decision.frontiers.values()}
+        return self._delete([path for path in found if epoch_of(path) not in named], self._layout.polled)
 
     def segments(self) -> int:
         """Delete segments that were merged into others, once nobody reads the log as it was."""
@@ -105,7 +139,7 @@ class Sweeper:
 
         Who begins later does not see them: it is enough to wait for those who were there at the first look.
         """
-        held = frozenset(position.session for position in self._holds.held())
+        held = frozenset(position.session for position in self._readers.held())
         self._waiting = {path: self._waiting.get(path, held) & held for path in spare}
         return [path for path, readers in self._waiting.items() if not readers]
 

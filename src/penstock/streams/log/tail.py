@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from penstock.cluster import codec
-from penstock.cluster.keys import Keys
-from penstock.cluster.model import Decision, Outcome
-from penstock.store.base import Store
+from penstock.control.cluster.documents.epoch_records import Records
+from penstock.control.cluster.rules.model import Decision, Outcome
+from penstock.streams.log.segments import LogDocument, between
 from penstock.streams.model import END, SCOPE, Brought, Epoch
-from penstock.streams.segments import LogDocument, between
 
 
 class BrokenChain(Exception):
@@ -23,7 +21,7 @@ class BrokenChain(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The committed epochs after ``after``, up to ``upto``: those that have rows, or the end."""
+    """The committed epochs after ``after``, up to ``upto``: those that tell readers something."""
 
     after: int = 0
     upto: int = 0
@@ -44,7 +42,7 @@ class Tail:
             is_end = ended is None and decision.watermark == END
             ended = decision.epoch if is_end else ended
             epoch = epoch_from(decision, is_end)
-            if epoch.rows or epoch.late or epoch.ended:
+            if epoch.tells:
                 epochs.append(epoch)
             upto = decision.epoch
         return replace(self, upto=upto, ended=ended, epochs=tuple(epochs))
@@ -73,14 +71,12 @@ def chain(decisions: Mapping[int, Decision], after: int, upto: int) -> list[Deci
     return found[::-1]
 
 
-def read_chain(store: Store, keys: Keys, after: int, upto: int) -> list[Decision]:
-    """`chain` of the records in the store; nothing else of them is read."""
-    found: dict[int, Decision] = {}
-    prefix, position, end = keys.epochs(SCOPE), keys.epoch(SCOPE, after), keys.epoch(SCOPE, upto)
-    while position < end and (documents := store.list(prefix, position)):
-        for document in documents:
-            if document.key <= end:
-                decision = codec.decode_decision(document.key, document.value)
-                found[decision.epoch] = decision
-        position = documents[-1].key
-    return chain(found, after, upto)
+def read_chain(records: Records, after: int, upto: int) -> Iterator[Decision]:
+    """`chain` of the records in the store. Of others than those no page is read, and one after the other."""
+    found = {recorded.head.epoch: recorded for recorded in records.recorded(SCOPE, after, upto)}
+    heads = {epoch: recorded.head for epoch, recorded in found.items()}
+    for head in chain(heads, after, upto):
+        decision = records.whole(SCOPE, found[head.epoch])
+        if decision is None:
+            raise BrokenChain(head.epoch)
+        yield decision

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
 
-from penstock.streams.flow.analysis import analysed, fitted
-from penstock.streams.flow.durations import interval
-from penstock.streams.flow.expressions import Expression, column, described
-from penstock.streams.flow.query import Current, Node, Query
-from penstock.streams.flow.shape import Shape
-from penstock.streams.flow.stateless import FromSource, table_of
-from penstock.streams.schemas import COUNT
+from penstock.streams.api.shape import Shape
+from penstock.streams.log.schemas import COUNT
+from penstock.streams.operators.analysis import analysed, fitted
+from penstock.streams.operators.arguments import Expression, column, described, interval
+from penstock.streams.operators.query import CompiledRows, Operator, QueryCompiler
+from penstock.streams.operators.stateless import FromSource, table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -46,7 +45,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Aggregated(Node):
+class Aggregated(Operator):
     """A row for each key, or for each key and window, with the values of aggregate expressions."""
 
     operator: ClassVar[str] = "aggregate"
@@ -59,7 +58,11 @@ class Aggregated(Node):
     bounds: Mapping[str, Literal["start", "end"]] | None = None
     """Fields that get the begin or the end of the window."""
 
-    def compile(self, query: Query) -> Current:
+    @property
+    def waits(self) -> bool:
+        return self.window is not None
+
+    def compile(self, query: QueryCompiler) -> CompiledRows:
         from pyspark.sql import functions as F
 
         frame, columns = self._taken(query)
@@ -73,7 +76,7 @@ class Aggregated(Node):
             made = made.select(*(f"`{key}`" for key in self.keys), *bounds, *(f"`{n}`" for n in self.columns))
         return fitted(self.site, made, self.shape, None)
 
-    def _taken(self, query: Query) -> tuple[DataFrame, Mapping[str, Expression]]:
+    def _taken(self, query: QueryCompiler) -> tuple[DataFrame, Mapping[str, Expression]]:
         """What it aggregates, and how.
 
         Rows of a source that are only counted are counted while they are read, and the numbers added up:
@@ -83,7 +86,7 @@ class Aggregated(Node):
         if not self._only_counts:
             return query.frame(taken), self.columns
         if self._can_group and isinstance(taken, FromSource) and taken.is_plain(query):
-            frame, number = query.read(taken.source, taken.late, self.keys), COUNT
+            frame, number = query.read(taken.source, taken.late or None, self.keys), COUNT
         else:
             frame, number = query.frame(taken), "1L"
         # A sum either way, so that the state fits when an operator before it comes or goes.

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from penstock.batch.pipeline.schemas import same, widens
 from penstock.errors import DefinitionError, NullInField, PenstockError, TypeMismatch, UnknownField
-from penstock.pipeline.schemas import same, widens
 from penstock.spark.faults import encode
 from penstock.spark.flow import Flow
-from penstock.streams.flow.query import Current, Mark
-from penstock.streams.flow.shape import Shape
-from penstock.streams.flow.sites import Site
-from penstock.tables import Field, spark_type
+from penstock.streams.api.shape import Shape
+from penstock.streams.operators.query import CompiledRows, EventTimeMark
+from penstock.streams.operators.sites import Site
+from penstock.types.tables import Field, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -47,7 +47,7 @@ def analysed(site: Site, *, own: bool = True) -> Iterator[None]:
         logger.disabled = before
 
 
-def fitted(site: Site, frame: DataFrame, shape: Shape, mark: Mark | None) -> Current:
+def fitted(site: Site, frame: DataFrame, shape: Shape, mark: EventTimeMark | None) -> CompiledRows:
     """The frame as rows of a shape: its columns by name and no others, of fitting types, null where allowed.
 
     Types and names are checked now; a null in a field without ``| None`` fails the batch. With a ``mark``,
@@ -63,7 +63,7 @@ def fitted(site: Site, frame: DataFrame, shape: Shape, mark: Mark | None) -> Cur
     columns = [_column(site, frame, shape.table.__fields__[name], mark) for name in shape.fields]
     with analysed(site):
         made = frame.select(*columns)
-    return Current(Flow(shape.name, made, shape.schema), mark)
+    return CompiledRows(Flow(shape.name, made, shape.schema), mark)
 
 
 def _check_names(site: Site, columns: Sequence[str], shape: Shape) -> None:
@@ -79,7 +79,7 @@ def _check_names(site: Site, columns: Sequence[str], shape: Shape) -> None:
         raise site.error(DefinitionError, f"makes {shape.name} with two columns {twice[0]}")
 
 
-def _column(site: Site, frame: DataFrame, field: Field, mark: Mark | None) -> Column:
+def _column(site: Site, frame: DataFrame, field: Field, mark: EventTimeMark | None) -> Column:
     from pyspark.sql import functions as F
 
     have, want = frame.schema[field.name], spark_type(field.type)

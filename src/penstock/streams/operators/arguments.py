@@ -1,14 +1,20 @@
-"""Expressions over columns: SQL text, a Column, or a function that gives one."""
+"""What people give to operators: expressions over columns, and lengths of time.
+
+An expression is SQL text, a Column, or a function that gives one. A length of time is seconds or a timedelta,
+in whole milliseconds, which is what Spark counts in.
+"""
 
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from penstock.batch.pipeline.fingerprint.digests import code_digest
 from penstock.errors import DefinitionError
-from penstock.pipeline.fingerprint import code_digest
-from penstock.streams.flow.sites import Site
+from penstock.streams.operators.sites import Site
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -19,6 +25,8 @@ Expression: TypeAlias = "str | Column | Callable[[], Column]"
 In a classic session, PySpark can make a Column only once the session is there: a file that is loaded before
 uses text or a function.
 """
+Duration: TypeAlias = float | timedelta
+"""Seconds, or a timedelta."""
 
 
 def is_expression(value: Any) -> bool:
@@ -70,3 +78,25 @@ def _takes_nothing(function: Any) -> bool:
         return not inspect.signature(function).parameters
     except (TypeError, ValueError):
         return False
+
+
+def milliseconds(site: Site, name: str, duration: Duration, *, least: int = 1) -> int:
+    """A duration in milliseconds; `DefinitionError` if it is none, or less than ``least``."""
+    if isinstance(duration, bool) or not isinstance(duration, int | float | timedelta):
+        raise site.error(
+            DefinitionError, f"has {name}={duration!r}", hint="give seconds as a number, or a timedelta"
+        )
+    seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    if not math.isfinite(seconds) or abs(seconds * 1000 - round(seconds * 1000)) > 1e-6:
+        raise site.error(
+            DefinitionError, f"has {name}={duration!r}", hint="Spark counts in whole milliseconds"
+        )
+    found = round(seconds * 1000)
+    if found < least:
+        raise site.error(DefinitionError, f"has {name}={duration!r}", hint=f"at least {least} ms is needed")
+    return found
+
+
+def interval(milliseconds: int) -> str:
+    """As Spark's functions take it."""
+    return f"{milliseconds} milliseconds"

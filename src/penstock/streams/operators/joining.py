@@ -7,19 +7,19 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.errors import DefinitionError, TypeMismatch, UnknownField
-from penstock.streams.flow.durations import Duration, milliseconds
-from penstock.streams.flow.joins import How, Joined, LookedUp, Lookup, Origins, Pairs, Side
-from penstock.streams.flow.query import Node
-from penstock.streams.flow.shape import Shape, checked_table, given, kept_time
-from penstock.streams.flow.sites import Site
-from penstock.tables import Field, Table
+from penstock.streams.api.joins import How, Joined, LookedUp, Lookup, Origins, Pairs, Side
+from penstock.streams.api.shape import Shape, checked_table, given, kept_time
+from penstock.streams.operators.arguments import Duration, milliseconds
+from penstock.streams.operators.query import Operator
+from penstock.streams.operators.sites import Site
+from penstock.types.tables import Field, Table
 
 Sides = tuple[Shape, Shape]
 
 
 def joined(
     site: Site,
-    nodes: tuple[Node, Node],
+    nodes: tuple[Operator, Operator],
     sides: Sides,
     on: Any,
     within: Duration,
@@ -51,7 +51,7 @@ def joined(
 
 
 def looked_up(
-    site: Site, node: Node, before: Shape, table: Lookup, on: Any, to: type[Table], how: How
+    site: Site, node: Operator, before: Shape, table: Lookup, on: Any, to: type[Table], how: How
 ) -> LookedUp:
     """The join with a table that does not move."""
     _check_how(site, how)

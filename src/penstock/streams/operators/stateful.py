@@ -1,4 +1,4 @@
-"""A function that keeps a state for each key."""
+"""Operators that keep a state for each key: a function of the user's, and one row of those that agree."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from penstock.batch.pipeline.fingerprint.digests import code_digest
 from penstock.errors import BadState, TerminalError, TransformFailed
-from penstock.pipeline.fingerprint import code_digest
 from penstock.sources.state import State, decode, encode
 from penstock.spark.faults import carried
 from penstock.spark.flow import Flow
-from penstock.streams.flow.query import Current, Node, Query
-from penstock.streams.flow.shape import Shape
-from penstock.streams.flow.sites import Site
-from penstock.streams.flow.stateless import table_of
-from penstock.streams.flow.steps import Made, Row, called
-from penstock.tables import spark_schema
+from penstock.streams.api.shape import Shape
+from penstock.streams.operators.query import CompiledRows, Operator, QueryCompiler
+from penstock.streams.operators.sites import Site
+from penstock.streams.operators.stateless import table_of
+from penstock.streams.operators.steps import ExpectedRows, Row, called
+from penstock.types.tables import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
@@ -29,7 +29,7 @@ _SCHEMA = "value string"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StatefullyMapped(Node):
+class StatefullyMapped(Operator):
     """Rows that a function makes of a row and the state of its key."""
 
     operator: ClassVar[str] = "stateful_map"
@@ -41,9 +41,9 @@ class StatefullyMapped(Node):
     ttl: int | None
     shape: Shape
 
-    def compile(self, query: Query) -> Current:
-        made = Made(self.site, self.shape.name, self.shape.schema)
-        processor = _processor(Keeper(self.site, self.function, made, self.first), self.ttl)
+    def compile(self, query: QueryCompiler) -> CompiledRows:
+        made = ExpectedRows(self.site, self.shape.name, self.shape.schema)
+        processor = _processor(KeyedFunction(self.site, self.function, made, self.first), self.ttl)
         grouped = query.frame(self.inputs[0]).groupBy(*(f"`{key}`" for key in self.keys))
         frame = grouped.transformWithState(
             processor,
@@ -51,7 +51,7 @@ class StatefullyMapped(Node):
             outputMode=query.mode,
             timeMode="None" if self.ttl is None else "ProcessingTime",
         )
-        return Current(Flow(self.shape.name, frame, self.shape.schema))
+        return CompiledRows(Flow(self.shape.name, frame, self.shape.schema))
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -73,12 +73,12 @@ def encoded(site: Site, whose: str, state: State, kind: type[TerminalError] = Ba
 
 
 @dataclass(frozen=True, slots=True)
-class Keeper:
+class KeyedFunction:
     """What happens to the rows of one key in one batch, apart from where its state is kept."""
 
     site: Site
     function: Function
-    made: Made
+    made: ExpectedRows
     first: str
 
     def handle(
@@ -110,7 +110,7 @@ class Keeper:
         )
 
 
-def _processor(keeper: Keeper, ttl: int | None) -> StatefulProcessor:
+def _processor(keeper: KeyedFunction, ttl: int | None) -> StatefulProcessor:
     """Spark's part of it. The class is made here, so that to define a stream Spark is not imported."""
     from pyspark.sql import Row as SparkRow
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
@@ -133,3 +133,27 @@ def _processor(keeper: Keeper, ttl: int | None) -> StatefulProcessor:
             pass
 
     return Processor()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Deduplicated(Operator):
+    """The first row of all that agree in some fields: while they may still come late, or for ever."""
+
+    operator: ClassVar[str] = "deduplicate"
+
+    fields: tuple[str, ...]
+    forever: bool
+    shape: Shape
+
+    @property
+    def waits(self) -> bool:
+        return not self.forever
+
+    def compile(self, query: QueryCompiler) -> CompiledRows:
+        current, fields = query.current(self.inputs[0]), list(self.fields)
+        frame = current.frame(query.spark)
+        first = frame.dropDuplicates(fields) if self.forever else frame.dropDuplicatesWithinWatermark(fields)
+        return CompiledRows(Flow(self.shape.name, first, current.flow.schema), current.mark)
+
+    def describe(self) -> dict[str, Any]:
+        return {"fields": list(self.fields), "forever": self.forever}

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import PenstockError, TransformFailed, TransientError, TypeMismatch, UnknownField
+from penstock.spark.faults import raised_at
 from penstock.spark.fitting import fit, from_rows
 from penstock.spark.flow import Batches, Step
-from penstock.streams.flow.sites import Site
+from penstock.streams.operators.sites import Site
 
 Row = Mapping[str, Any]
 
@@ -24,7 +25,7 @@ _OLDER = (
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class ExpectedRows:
     """What rows a function makes, and checks that it does. ``time``: their event time."""
 
     site: Site
@@ -100,7 +101,7 @@ class MapRows:
     """A row for each row."""
 
     function: Callable[[dict[str, Any]], Row]
-    made: Made
+    made: ExpectedRows
 
     def __call__(self, batches: Batches) -> Batches:
         for batch in full(batches):
@@ -119,7 +120,7 @@ class FlatMapRows:
     """Any number of rows for each row."""
 
     function: Callable[[dict[str, Any]], Iterable[Row]]
-    made: Made
+    made: ExpectedRows
 
     def __call__(self, batches: Batches) -> Batches:
         for batch in full(batches):
@@ -165,7 +166,7 @@ class MapBatches:
     """A batch for each batch."""
 
     function: Callable[[pa.RecordBatch], pa.RecordBatch]
-    made: Made
+    made: ExpectedRows
 
     def __call__(self, batches: Batches) -> Batches:
         for batch in full(batches):
@@ -184,7 +185,7 @@ class Forward:
     """A step that takes batch by batch, watched: no row may come out older than its whole batch."""
 
     step: Step
-    made: Made
+    made: ExpectedRows
 
     def __call__(self, batches: Batches) -> Batches:
         time = self.made.time
@@ -215,12 +216,13 @@ def called(site: Site, function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return function(*arguments)
     except _PASSING as error:
-        raise site.error(TransientError, f"raised {_told(error)}") from error
+        raise site.error(TransientError, _told(site, error)) from error
     except PenstockError:
         raise
     except Exception as error:
-        raise site.error(TransformFailed, f"raised {_told(error)}") from error
+        raise site.error(TransformFailed, _told(site, error)) from error
 
 
-def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+def _told(site: Site, error: Exception) -> str:
+    line = raised_at(error, site.location)
+    return f"raised {type(error).__name__}: {error}" + (f" ({line})" if line != site.location else "")

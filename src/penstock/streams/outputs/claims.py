@@ -16,8 +16,8 @@ from typing import Any
 from penstock.errors import StaleToken
 from penstock.store import Store
 from penstock.streams.layout import Layout
+from penstock.streams.log.progress import OutputProgress
 from penstock.streams.model import checked
-from penstock.streams.progress import Reached
 
 _FORMAT = 1
 
@@ -33,19 +33,38 @@ class OutputClaim:
     """The last batch that the sink took, and the newest epoch in it."""
     epoch: int = 0
     ends: Mapping[str, int] = field(default_factory=dict)
-    """By source the last epoch that it took in, and the sources that have ended; see `Reached`."""
+    """By source the last epoch that it took in, and the sources that have ended; see `OutputProgress`."""
     final: tuple[str, ...] = ()
     finished: bool = False
     """The stream has ended, and the sink has everything."""
     problem: str = ""
     """Why it does not go on at the moment."""
+    checkpoint: int = 0
+    """The token of the owner whose checkpoint of Spark is the one to go on from; see `checkpoints`."""
+    safe: int | None = None
+    """The last batch of which all that Spark wrote is on disk; None if that is not known. It only grows."""
 
     @property
-    def reached(self) -> Reached:
-        return Reached(self.batch, self.ends, frozenset(self.final))
+    def reached(self) -> OutputProgress:
+        return OutputProgress(self.batch, self.ends, frozenset(self.final))
+
+    @property
+    def synced(self) -> int | None:
+        """The same as ``safe``, also where an earlier version wrote too little or too much.
+
+        A batch goes to the sink when all before it are on disk, and is done after that.
+        """
+        return None if self.safe is None else min(max(self.safe, self.batch - 1), self.batch)
+
+    def changed(self, changes: Mapping[str, Any]) -> OutputClaim:
+        """The claim with changes. Two threads tell what is safe, and one may have been slow."""
+        after = replace(self, **changes)
+        if self.safe is not None and (after.safe is None or after.safe < self.safe):
+            return replace(after, safe=self.safe)
+        return after
 
 
-class Claims:
+class OutputClaims:
     """The claims of a stream's outputs in the store."""
 
     def __init__(self, store: Store, layout: Layout) -> None:
@@ -83,7 +102,7 @@ class Claims:
                     f"and no longer with {token}",
                     left="nothing was written",
                 )
-            changed = replace(claim, **changes)
+            changed = claim.changed(changes)
             if changed == claim:
                 return claim
             if self._store.cas(self._layout.output_key(output), version, _encode(changed)) is not None:

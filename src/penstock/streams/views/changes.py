@@ -16,14 +16,14 @@ _LONGEST = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class DefinitionChange:
     """One difference. ``acceptable``: the stream can go on with it, if somebody says so."""
 
     text: str
     acceptable: bool = True
 
 
-def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[DefinitionChange]:
     """What is different after; empty if nothing is."""
     return [
         *_sources(_named(before, _SOURCES), _named(after, _SOURCES)),
@@ -32,31 +32,31 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]
     ]
 
 
-def _sources(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
+def _sources(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[DefinitionChange]:
     for name in sorted(before.keys() - after.keys()):
-        yield Change(f"source {name} is gone", acceptable=False)
+        yield DefinitionChange(f"source {name} is gone", acceptable=False)
     for name in sorted(after.keys() - before.keys()):
-        yield Change(f"source {name} is new")
+        yield DefinitionChange(f"source {name} is new")
     for name in sorted(before.keys() & after.keys()):
         for path, text in _differences(before[name], after[name]):
-            yield Change(f"source {name}: {text}", acceptable=path[:1] != (_TABLE,))
+            yield DefinitionChange(f"source {name}: {text}", acceptable=path[:1] != (_TABLE,))
 
 
-def _outputs(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
+def _outputs(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[DefinitionChange]:
     for name in sorted(before.keys() - after.keys()):
-        yield Change(f"output {name} is gone")
+        yield DefinitionChange(f"output {name} is gone")
     for name in sorted(after.keys() - before.keys()):
-        yield Change(f"output {name} is new")
+        yield DefinitionChange(f"output {name} is new")
     for name in sorted(before.keys() & after.keys()):
         for _, text in _differences(before[name], after[name]):
-            yield Change(f"output {name}: {text}")
+            yield DefinitionChange(f"output {name}: {text}")
 
 
-def _rest(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
+def _rest(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[DefinitionChange]:
     known = {_SOURCES, _OUTPUTS}
     old = {key: value for key, value in before.items() if key not in known}
     new = {key: value for key, value in after.items() if key not in known}
-    return (Change(text) for _, text in _differences(old, new))
+    return (DefinitionChange(text) for _, text in _differences(old, new))
 
 
 def _differences(

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from penstock.cluster.assignment import part_owner
-from penstock.cluster.model import Decision, Kind, Outcome, Seat, Snapshot
-from penstock.streams import events
-from penstock.streams.events import Listener
+from penstock.control.cluster.rules.assignment import part_owner
+from penstock.control.cluster.rules.model import BarrierKind, Decision, Outcome, Seat, Snapshot
+from penstock.streams.ingest.worker import StreamWorker
 from penstock.streams.model import Brought
-from penstock.streams.worker import StreamWorker
+from penstock.streams.views import events
+from penstock.streams.views.events import Listener
 
 
-class Chronicle:
+class EpochEvents:
     """Turns the decisions of this leader into events.
 
     For the first epoch of a leader, what was before is taken from its worker. A leader that owned nothing
@@ -43,7 +43,7 @@ class Chronicle:
                 self._listener(events.problem(f"epoch {decision.epoch} was given up: {decision.reason}"))
             self._problem = decision.reason
             return
-        if decision.kind is Kind.DRAIN:
+        if decision.kind is BarrierKind.DRAIN:
             return
         self._problem = ""
         now, snapshot = self._clock(), self._assignment()
@@ -83,6 +83,8 @@ class Chronicle:
 
     def _moved(self, before: tuple[Seat, ...], after: tuple[Seat, ...]) -> float:
         """The share of the parts that have another owner."""
-        names = [(s, part) for s, parts in self._worker.holding.listed.items() for part in parts]
-        changed = sum(part_owner(before, *name) != part_owner(after, *name) for name in names)
+        names = self._worker.names
+        changed = sum(
+            part_owner(before, n.source, n.part) != part_owner(after, n.source, n.part) for n in names
+        )
         return changed / len(names) if names else 0.0

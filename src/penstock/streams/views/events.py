@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 
 _log = logging.getLogger("penstock")
 
-Kind = Literal[
+EventKind = Literal[
     "joined",  # the instance takes part
     "epoch",  # an epoch is committed: number, rows, late, bytes, seconds
     "rescaled",  # parts have other owners: version, members, moved (a share), pause (seconds)
@@ -23,7 +23,7 @@ Kind = Literal[
 class StreamEvent:
     """Something that happened: ``values`` say it for programs, ``text`` for people."""
 
-    kind: Kind
+    kind: EventKind
     text: str
     values: Mapping[str, Any] = field(default_factory=dict)
 

@@ -7,19 +7,25 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.cluster.keys import Keys
-from penstock.cluster.records import Records
-from penstock.cluster.room import Room
+from penstock.control.cluster.documents.control_document import Room
+from penstock.control.cluster.documents.epoch_records import Records
+from penstock.control.cluster.documents.keys import Keys
 from penstock.errors import UsageError
 from penstock.journals import Journals
-from penstock.shuffle.frontier import Frontier, project_unresolved_hints, reduce, unresolved
-from penstock.shuffle.positions import Position
-from penstock.sources.parts import PartName
+from penstock.journals.shuffle.slices.positions import JournalPosition
+from penstock.journals.shuffle.visibility.frontier import (
+    Frontier,
+    project_unresolved_hints,
+    reduce,
+    unresolved,
+)
+from penstock.sources.base import PartName
 from penstock.storage import Storage
 from penstock.store.base import Store
 from penstock.streams import registry
+from penstock.streams.ingest.finished_parts import read_states
+from penstock.streams.ingest.journal_shuffle import position_of, read_session
 from penstock.streams.model import SCOPE, Standing
-from penstock.streams.shuffling import position_of, read_session
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +34,7 @@ class JournalView:
 
     source: str
     journal: str
-    position: Position
+    position: JournalPosition
     head: int | None
 
     @property
@@ -81,7 +87,7 @@ def look(store: Store, storage: Storage, name: str) -> FrontierView:
     positions = _positions(storage, standings, roots)
     names = sorted({*positions, *_listed(storage, standings, roots)})
     views = tuple(
-        JournalView(n.source, n.part, positions.get(n, Position()), heads[n.source].get(n.part))
+        JournalView(n.source, n.part, positions.get(n, JournalPosition()), heads[n.source].get(n.part))
         for n in names
     )
     files = (*session.waiting, *(file for each in reports for file in (*each.files, *each.held)))
@@ -116,12 +122,12 @@ def _listed(storage: Storage, standings: list[Standing], sources: Mapping[str, o
 
 def _positions(
     storage: Storage, standings: list[Standing], sources: Mapping[str, object]
-) -> dict[PartName, Position]:
+) -> dict[PartName, JournalPosition]:
     found = {}
     for standing in standings:
-        for pointer in standing.parts:
-            for text, (state, _) in pointer.read(storage)["parts"].items():
-                name = PartName.parse(text)
-                if name.source in sources:
-                    found[name] = position_of(text, state)
+        # A journal never finishes.
+        states = read_states(storage, standing.states) if standing.states is not None else {}
+        for name, known in states.items():
+            if name.source in sources:
+                found[name] = position_of(str(name), known.state)
     return found

@@ -4,42 +4,49 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from penstock.cluster import codec, sight
-from penstock.cluster.assignment import part_owner
-from penstock.cluster.keys import Keys
-from penstock.cluster.model import Control, Decision, Outcome
-from penstock.cluster.observer import Observer
-from penstock.cluster.records import Records
-from penstock.cluster.room import Room
-from penstock.cluster.roster import Roster
-from penstock.cluster.sight import Sight
 from penstock.config import ClusterConfig, StreamConfig
+from penstock.control.cluster.documents.control_document import Room
+from penstock.control.cluster.documents.epoch_records import Records
+from penstock.control.cluster.documents.keys import Keys
+from penstock.control.cluster.documents.members import Roster
+from penstock.control.cluster.rules.assignment import part_owner
+from penstock.control.cluster.rules.model import Control, Decision, Outcome
+from penstock.control.cluster.views import observation
+from penstock.control.cluster.views.observation import Sight
+from penstock.control.cluster.views.observer import Observer
 from penstock.errors import CorruptFile, EpochGone, UsageError
-from penstock.sources.parts import PartName
+from penstock.sources.base import PartName
 from penstock.storage import Storage
 from penstock.store.base import Store
 from penstock.streams import registry
-from penstock.streams.claims import Claims, OutputClaim
-from penstock.streams.figures import Parts, moved, pause, speed
-from penstock.streams.holds import Holds
-from penstock.streams.log import EpochLog, View
+from penstock.streams.ingest.finished_parts import FinishedParts, read_states
+from penstock.streams.ingest.part_lists import announced
+from penstock.streams.ingest.watermarks import latest
+from penstock.streams.log.epoch_log import EpochLog, LogView
+from penstock.streams.log.readers import ReaderPositions
 from penstock.streams.model import END, SCOPE, PartState, Standing
+from penstock.streams.outputs.claims import OutputClaim, OutputClaims
 from penstock.streams.registry import StreamRecord
 from penstock.streams.supervisors import Supervisors
-from penstock.streams.views import (
-    Facts,
+from penstock.streams.views.views import (
     InstanceView,
     OutputView,
+    Parts,
     RescaleView,
     SourceView,
-    State,
+    StreamFacts,
+    StreamState,
     StreamView,
     SupervisorView,
     judge,
+    moved,
+    pause,
+    speed,
 )
 
 _RECENT = 20
@@ -54,11 +61,12 @@ class Moment:
 
     record: StreamRecord
     seen: Sight
-    view: View
+    view: LogView
     decided: tuple[Decision, ...]
     """The newest decisions, oldest first."""
     parts: Parts
     newest: Mapping[str, int]
+    problems: Mapping[str, str]
     claims: Mapping[str, OutputClaim]
 
 
@@ -100,8 +108,8 @@ class StreamObserver:
         self._records = Records(self._store, self._keys)
         self._observer = Observer(self._store, replace(self._cluster, name=layout.cluster))
         self._log = EpochLog(self._store, self._storage, layout)
-        self._holds = Holds(self._log)
-        self._claims = Claims(self._store, layout)
+        self._readers = ReaderPositions(self._log)
+        self._claims = OutputClaims(self._store, layout)
         self._supervisors = Supervisors(self._store, layout)
 
     # reading
@@ -116,7 +124,8 @@ class StreamObserver:
             self._log.view(),
             self._decided(seen.control),
             self._parts(standings),
-            _newest(standings),
+            latest(standing.newest for standing in standings),
+            {name: said for standing in standings for name, said in standing.problems.items()},
             {name: self._claims.read(name) for name in outputs_of(record)},
         )
 
@@ -130,37 +139,28 @@ class StreamObserver:
 
     def _decided(self, control: Control) -> tuple[Decision, ...]:
         since = max(0, control.scope(SCOPE).next - 1 - _RECENT)
-        documents = self._store.list(self._keys.epochs(SCOPE), self._keys.epoch(SCOPE, since))
-        return tuple(codec.decode_decision(each.key, each.value) for each in documents)
+        return tuple(self._records.decisions(SCOPE, since))
 
     def _parts(self, standings: Sequence[Standing]) -> Parts:
         """Every part that is known, and where it stands."""
         found: dict[PartName, PartState] = {}
         for standing in standings:
-            listing = self._file(standing.listing)
-            for source, parts in listing.get("sources", {}).items():
-                for part in parts:
-                    found.setdefault(PartName(source, part), PartState())
+            # What was swept since is nothing here: a later look finds the next.
+            with suppress(CorruptFile):
+                for source, parts in announced(self._storage, [standing])[0].items():
+                    found |= {PartName(source, part): PartState() for part in parts}
         for standing in standings:
-            for pointer in standing.parts:
-                for text, (state, finished) in self._file(pointer).get("parts", {}).items():
-                    found[PartName.parse(text)] = PartState(state, finished)
+            with suppress(CorruptFile):
+                if standing.states is not None:
+                    found |= read_states(self._storage, standing.states)
+            with suppress(CorruptFile):
+                found |= FinishedParts.read(self._storage, standing.finished).parts(self._storage)
         return found
-
-    def _file(self, pointer: Any) -> dict[str, Any]:
-        """What a pointer points to; nothing if that was swept since: a later look finds the next."""
-        if pointer is None:
-            return {}
-        try:
-            read: dict[str, Any] = pointer.read(self._storage)
-        except CorruptFile:
-            return {}
-        return read
 
     # showing
 
     def _show(self, now: Moment) -> StreamView:
-        leader = sight.leading(now.seen)
+        leader = observation.leading(now.seen)
         recent = now.decided
         supervisors = tuple(
             SupervisorView(each.id, each.host, each.pid, each.instances) for each in self._supervisors.live()
@@ -179,7 +179,7 @@ class StreamObserver:
             rows=now.view.rows,
             bytes=size,
             late=now.view.late,
-            speed=speed(recent) if state in (State.RUNNING, State.FAILING) else None,
+            speed=speed(recent) if state in (StreamState.RUNNING, StreamState.FAILING) else None,
             queue=size / cap,
             queue_bytes=cap,
             held_back=self._slowest(now.view) if size > cap * _MUCH else (),
@@ -192,9 +192,9 @@ class StreamObserver:
             rescale=self._rescale(now),
         )
 
-    def _slowest(self, view: View) -> tuple[str, ...]:
+    def _slowest(self, view: LogView) -> tuple[str, ...]:
         """Whose positions keep the oldest epochs."""
-        positions = [each for each in self._holds.list() if each.epoch < view.newest]
+        positions = [each for each in self._readers.list() if each.epoch < view.newest]
         oldest = min((each.epoch for each in positions), default=0)
         names = (
             f"output {each.output}" if each.output else f"reader {each.reader}"
@@ -203,10 +203,10 @@ class StreamObserver:
         )
         return tuple(dict.fromkeys(names))
 
-    def _facts(self, now: Moment, *, supervised: bool) -> Facts:
+    def _facts(self, now: Moment, *, supervised: bool) -> StreamFacts:
         scope = now.seen.control.scope(SCOPE)
         finished = all(claim.finished for claim in now.claims.values())
-        return Facts(
+        return StreamFacts(
             wanted=now.record.wanted,
             alive=sum(member.serves for member in now.seen.live),
             supervised=supervised,
@@ -251,7 +251,7 @@ class StreamObserver:
 def has_ended(store: Store, record: StreamRecord) -> bool:
     """Whether all parts of a stream have finished and every output has taken everything in."""
     scope = Room(store, Keys(record.layout.cluster)).read().scope(SCOPE)
-    claims = Claims(store, record.layout)
+    claims = OutputClaims(store, record.layout)
     return scope.watermark == END and all(claims.read(name).finished for name in outputs_of(record))
 
 
@@ -290,6 +290,7 @@ def _sources(now: Moment) -> tuple[SourceView, ...]:
                 sum(known.finished for known in parts),
                 newest.isoformat() if newest else None,
                 (datetime.now(UTC) - newest).total_seconds() if newest else None,
+                now.problems.get(source, ""),
             )
         )
     return tuple(found)
@@ -299,14 +300,6 @@ def _failure(now: Moment) -> str:
     """Why the newest epoch was given up, if none was committed since."""
     last = now.decided[-1] if now.decided else None
     return last.reason if last is not None and last.outcome is Outcome.ABORT else ""
-
-
-def _newest(standings: Sequence[Standing]) -> dict[str, int]:
-    newest: dict[str, int] = {}
-    for standing in standings:
-        for source, value in standing.newest.items():
-            newest[source] = max(value, newest.get(source, value))
-    return newest
 
 
 def _event_time(microseconds: int | None) -> datetime | None:

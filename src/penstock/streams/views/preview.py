@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from penstock.errors import CorruptFile, UsageError
 from penstock.storage import FileRecord, Storage
 from penstock.store.base import Store
-from penstock.streams.log import EpochLog
+from penstock.streams.log.epoch_log import EpochLog
 from penstock.streams.model import RowFile
-from penstock.streams.observer import outputs_of
 from penstock.streams.registry import StreamRecord
+from penstock.streams.views.observer import outputs_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +33,7 @@ def rows(
 ) -> pa.Table | None:
     """The newest ``limit`` rows of a source's queue or of an output's table; None if there are none yet.
 
-    ``epoch`` asks for them as they were then. ``late`` asks for the late rows of a source.
+    ``epoch`` asks for them as they were then. ``late`` asks for the late rows of a source alone.
     """
     sources, outputs = record.definition.get("sources", {}), outputs_of(record)
     if table in outputs and not late and table not in sources:
@@ -81,16 +81,16 @@ def _queue(log: EpochLog, source: str, epoch: int | None, limit: int, *, late: b
 
 
 def _is_wanted(file: RowFile, source: str, late: bool) -> bool:
-    return file.source == source and file.late == late
+    return file.source == source and (file.late or not late)
 
 
 def _output(
     store: Store, storage: Storage, record: StreamRecord, output: str, epoch: int | None, limit: int
 ) -> pa.Table | None:
-    from penstock.streams.sinks.document import Place
-    from penstock.streams.sinks.table import StreamTable
+    from penstock.sinks.parquet.document import TablePlace
+    from penstock.sinks.parquet.table import StreamTable
 
-    found = Place.of(store, storage, record.layout, output, None).read()
+    found = TablePlace.of(store, storage, record.layout, output, None).read()
     if found is None:
         kind = outputs_of(record)[output].get("sink", {}).get("kind", "")
         if kind and kind != "parquet":

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from penstock.batch.inputs.files import FileStamp, open_file
+from penstock.batch.inputs.formats.base import Facts, FilePiece, Format, present, trim
+from penstock.core.arrow_data import sound
 from penstock.errors import BadInput
-from penstock.inputs.files import Stamp, open_file
-from penstock.inputs.formats.base import Facts, Format, Piece, present, trim
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,7 +21,7 @@ _MAGIC = b"ARROW1"
 class Arrow(Format):
     """Feather version 2 is the same format; version 1 and Arrow streams are refused."""
 
-    def facts(self, file: Stamp) -> Facts:
+    def facts(self, file: FileStamp) -> Facts:
         with open_file(file.path) as source:
             if source.read(len(_MAGIC)) != _MAGIC:
                 raise BadInput(
@@ -34,7 +35,7 @@ class Arrow(Format):
             starts = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64))).astype(np.int64)
             return Facts(int(starts[-1]), schema, starts, np.arange(len(starts)))
 
-    def read(self, piece: Piece, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    def read(self, piece: FilePiece, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         del batch_rows  # a record batch is what the file has it to be
         with piece.open() as source:
             schema = pa.ipc.open_file(source).schema
@@ -42,8 +43,15 @@ class Arrow(Format):
             reader = pa.ipc.open_file(
                 source, options=_only([i for i, name in enumerate(schema.names) if name in wanted])
             )
-            batches = (reader.get_batch(i) for i in range(piece.marks[0], piece.marks[-1]))
+            batches = (_sound(reader, i, piece.file) for i in range(piece.marks[0], piece.marks[-1]))
             yield from trim(batches, piece.begin - piece.mark_rows[0], piece.rows, piece.file)
+
+
+def _sound(reader: pa.ipc.RecordBatchFileReader, number: int, file: FileStamp) -> pa.RecordBatch:
+    try:
+        return sound(reader.get_batch(number))
+    except pa.ArrowException as error:
+        raise BadInput(f"{file.path} is damaged: record batch {number}: {error}") from error
 
 
 def _only(fields: list[int]) -> pa.ipc.IpcReadOptions:

@@ -6,16 +6,16 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.batch.inputs.files import FileStamp, open_file
 from penstock.errors import BadInput
-from penstock.inputs.files import Stamp, open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
-    from penstock.inputs.model import Options
-    from penstock.inputs.scan import Offsets
+    from penstock.batch.inputs.model import Options
+    from penstock.batch.inputs.scan import Offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FilePiece:
     """Rows ``begin`` to ``end`` of one file, and the marks around them.
 
     ``first_row`` is the row at ``marks[0]``, which is not after ``begin``; ``marks[-1]`` is the
@@ -42,7 +42,7 @@ class Piece:
     with ``mark_rows``, others the first and the last only.
     """
 
-    file: Stamp
+    file: FileStamp
     begin: int
     end: int
     mark_rows: tuple[int, ...]
@@ -63,35 +63,37 @@ class Format(ABC):
     text: bool = False
 
     @abstractmethod
-    def facts(self, file: Stamp) -> Facts:
+    def facts(self, file: FileStamp) -> Facts:
         """Rows, schema and marks of a file, reading as little of it as the format allows."""
 
     @abstractmethod
-    def read(self, piece: Piece, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    def read(self, piece: FilePiece, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Exactly the piece's rows, in order, with those of the columns that the file has."""
 
 
 def make_format(name: str, options: Options, text_schema: pa.Schema | None, *, declared: bool) -> Format:
     """The reader for a format; text formats need to know how their columns are parsed."""
     if name == "parquet":
-        from penstock.inputs.formats.parquet import Parquet
+        from penstock.batch.inputs.formats.parquet import Parquet
 
         return Parquet()
     if name == "arrow":
-        from penstock.inputs.formats.arrow import Arrow
+        from penstock.batch.inputs.formats.arrow import Arrow
 
         return Arrow()
     assert text_schema is not None, f"{name} is read with a schema"
     if name == "csv":
-        from penstock.inputs.formats.delimited import Csv
+        from penstock.batch.inputs.formats.delimited import Csv
 
         return Csv(options, text_schema)
-    from penstock.inputs.formats.jsonl import JsonLines
+    from penstock.batch.inputs.formats.jsonl import JsonLines
 
     return JsonLines(text_schema, strict=not declared)
 
 
-def trim(batches: Iterator[pa.RecordBatch], skip: int, need: int, file: Stamp) -> Iterator[pa.RecordBatch]:
+def trim(
+    batches: Iterator[pa.RecordBatch], skip: int, need: int, file: FileStamp
+) -> Iterator[pa.RecordBatch]:
     """Drop the first ``skip`` rows, stop after the next ``need``; `BadInput` when they are fewer."""
     for batch in batches:
         if skip >= batch.num_rows:

@@ -8,16 +8,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from penstock.batch.inputs.formats.base import present
+from penstock.batch.inputs.formats.text import HEAD, TextFormat, head, located
+from penstock.batch.inputs.scan import LoneReturnError, TextRecords, csv_records
 from penstock.errors import BadInput, UsageError
-from penstock.inputs.formats.base import present
-from penstock.inputs.formats.text import HEAD, TextFormat, head
-from penstock.inputs.scan import LoneReturnError, Records, csv_records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.inputs.files import Stamp
-    from penstock.inputs.model import Options
+    from penstock.batch.inputs.files import FileStamp
+    from penstock.batch.inputs.model import Options
 
 _MOST = (1 << 31) - 1
 
@@ -32,10 +32,10 @@ class Csv(TextFormat):
         super().__init__(schema)
         self.options = options
 
-    def records(self, text: bytes, file: Stamp, *, final: bool) -> Records:
+    def records(self, text: bytes, file: FileStamp, *, final: bool) -> TextRecords:
         return _records(text, file, self.options, final=final)
 
-    def after_header(self, file: Stamp, text: bytes, records: Records) -> int:
+    def after_header(self, file: FileStamp, text: bytes, records: TextRecords) -> int:
         if not self.options.header:
             return 0
         names = _fields(text[: int(records.ends[0])], self.options)
@@ -61,7 +61,7 @@ class Csv(TextFormat):
             table = self._empty_for_null(table)
         return table
 
-    def unfinished(self, file: Stamp, offset: int) -> BadInput:
+    def unfinished(self, file: FileStamp, offset: int) -> BadInput:
         return BadInput(
             f"{file.path}: a quoted field in the record at byte {offset} does not end",
             hint='close the quote, or register the input with quote="" if quotes have no meaning in it',
@@ -76,7 +76,7 @@ class Csv(TextFormat):
         return table
 
 
-def csv_schema(file: Stamp, options: Options, declared: pa.Schema | None) -> pa.Schema:
+def csv_schema(file: FileStamp, options: Options, declared: pa.Schema | None) -> pa.Schema:
     """How the columns of a CSV file are parsed, in file order.
 
     Types come from ``declared`` where it has the column, else from the first megabyte. Whether
@@ -99,7 +99,7 @@ def csv_schema(file: Stamp, options: Options, declared: pa.Schema | None) -> pa.
 
 
 def _names(
-    file: Stamp, text: bytes, records: Records, options: Options, declared: pa.Schema | None
+    file: FileStamp, text: bytes, records: TextRecords, options: Options, declared: pa.Schema | None
 ) -> list[str]:
     if options.header:
         return _fields(text[: int(records.ends[0])], options)
@@ -129,7 +129,7 @@ def _lasting(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _infer(file: Stamp, rows: bytes, names: list[str], options: Options) -> pa.Schema:
+def _infer(file: FileStamp, rows: bytes, names: list[str], options: Options) -> pa.Schema:
     if not rows.strip(b"\r\n"):
         return pa.schema([(name, pa.null()) for name in names])
     try:
@@ -141,7 +141,7 @@ def _infer(file: Stamp, rows: bytes, names: list[str], options: Options) -> pa.S
         ).schema
     except pa.ArrowInvalid as error:
         raise BadInput(
-            f"{file.path} cannot be read as CSV: {error}",
+            f"{file.path} cannot be read as CSV: {located(str(error), names, 0)}",
             hint="check the delimiter, quote and header options against the file",
         ) from error
 
@@ -159,7 +159,7 @@ def _fields(record: bytes, options: Options) -> list[str]:
     return [str(column[0].as_py()) for column in row.columns]
 
 
-def _records(text: bytes, file: Stamp, options: Options, *, final: bool) -> Records:
+def _records(text: bytes, file: FileStamp, options: Options, *, final: bool) -> TextRecords:
     try:
         return csv_records(text, options.delimiter, options.quote, final=final)
     except LoneReturnError:

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyarrow import json
 
+from penstock.batch.inputs.formats.base import present
+from penstock.batch.inputs.formats.text import HEAD, TextFormat, head, located
+from penstock.batch.inputs.scan import TextRecords, json_records
 from penstock.errors import BadInput
-from penstock.inputs.formats.base import present
-from penstock.inputs.formats.text import HEAD, TextFormat, head
-from penstock.inputs.scan import Records, json_records
+from penstock.types.tables import zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.inputs.files import Stamp
+    from penstock.batch.inputs.files import FileStamp
 
 _MOST = (1 << 31) - 1
 _BEGIN = 1 << 12
@@ -32,7 +33,7 @@ class JsonLines(TextFormat):
         super().__init__(schema)
         self.strict = strict
 
-    def records(self, text: bytes, file: Stamp, *, final: bool) -> Records:
+    def records(self, text: bytes, file: FileStamp, *, final: bool) -> TextRecords:
         del file
         return json_records(text, final=final)
 
@@ -43,7 +44,7 @@ class JsonLines(TextFormat):
         return table.select(chosen)
 
 
-def jsonl_schema(file: Stamp, declared: pa.Schema | None) -> pa.Schema:
+def jsonl_schema(file: FileStamp | None, declared: pa.Schema | None) -> pa.Schema:
     """How the fields of the documents are parsed: as declared, or as the first megabyte has them.
 
     Texts that look like times stay texts when nothing is declared: JSON has no other type for
@@ -51,6 +52,7 @@ def jsonl_schema(file: Stamp, declared: pa.Schema | None) -> pa.Schema:
     """
     if declared is not None:
         return readable_schema(declared)
+    assert file is not None, "without a table, the types come from a file"
     text = head(file)
     records = json_records(text, final=len(text) < HEAD)
     if not records.consumed:
@@ -62,7 +64,7 @@ def jsonl_schema(file: Stamp, declared: pa.Schema | None) -> pa.Schema:
         inferred = read_documents(pa.py_buffer(text[: records.consumed]), None, "infer").schema
     except pa.ArrowInvalid as error:
         raise BadInput(
-            f"{file.path} cannot be read as JSON lines: {error}",
+            f"{file.path} cannot be read as JSON lines: {located(str(error), [], 0)}",
             hint="JSON lines have one document on each line; convert the file",
         ) from error
     return pa.schema([pa.field(field.name, _lasting(field.type)) for field in inferred])
@@ -70,7 +72,9 @@ def jsonl_schema(file: Stamp, declared: pa.Schema | None) -> pa.Schema:
 
 def readable_schema(declared: pa.Schema) -> pa.Schema:
     """How pyarrow's JSON reader can make what is declared; what comes is then cast."""
-    return pa.schema([pa.field(field.name, _readable(field.type)) for field in declared])
+    return pa.schema(
+        [pa.field(field.name, pa.string() if zone_of(field) else _readable(field.type)) for field in declared]
+    )
 
 
 def read_documents(text: pa.Buffer, schema: pa.Schema | None, unexpected: str) -> pa.Table:
@@ -86,8 +90,11 @@ def read_documents(text: pa.Buffer, schema: pa.Schema | None, unexpected: str) -
 
 
 def _readable(kind: pa.DataType) -> pa.DataType:
-    """The type as pyarrow's JSON reader can make it: dates and times come as texts, to be cast."""
-    if pa.types.is_date(kind) or pa.types.is_time(kind):
+    """The type as pyarrow's JSON reader can make it: dates and times come as texts, to be cast.
+
+    So do timestamps without a zone, of which it would drop the zone that a text has.
+    """
+    if pa.types.is_date(kind) or pa.types.is_time(kind) or (pa.types.is_timestamp(kind) and not kind.tz):
         return pa.string()
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(field.name, _readable(field.type)) for field in kind])

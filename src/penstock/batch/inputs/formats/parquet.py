@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.inputs.files import Stamp, is_url, open_file
-from penstock.inputs.formats.base import Facts, Format, Piece, present, trim
+from penstock.batch.inputs.files import FileStamp, is_url, open_file
+from penstock.batch.inputs.formats.base import Facts, FilePiece, Format, present, trim
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,14 +23,14 @@ class Parquet(Format):
     What comes after the range is neither decoded nor, on a local disk, read.
     """
 
-    def facts(self, file: Stamp) -> Facts:
+    def facts(self, file: FileStamp) -> Facts:
         with open_file(file.path) as source, _open(source) as parquet:
             metadata = parquet.metadata
             groups = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
             starts = np.concatenate(([0], np.cumsum(groups, dtype=np.int64))).astype(np.int64)
             return Facts(metadata.num_rows, parquet.schema_arrow, starts, np.arange(len(starts)))
 
-    def read(self, piece: Piece, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    def read(self, piece: FilePiece, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         # A request to an object store costs more than the bytes: there, whole column chunks are fetched.
         fetch = is_url(piece.file.path)
         with (

@@ -11,7 +11,7 @@ import threading
 import types
 from collections.abc import Iterator
 
-from penstock.pipeline.resources import value_digest
+from penstock.batch.pipeline.resources import value_digest
 
 _DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 # Without meaning when the code runs, or unknown to some versions of Python.
@@ -30,6 +30,36 @@ def syntax(thing: types.FunctionType | type) -> str:
         code = getattr(thing, "__code__", None)
         return f"{sys.version_info[:2]} {compiled(code)}" if code else thing.__qualname__
     return dump(tree)
+
+
+def tree_of(thing: types.FunctionType | type) -> ast.AST | None:
+    """The syntax tree itself, if there is any source."""
+    return _tree(thing)
+
+
+def parsed(source: str) -> ast.AST:
+    """The syntax tree of a whole module."""
+    with _ONE_AT_A_TIME:
+        tree = ast.parse(source)
+    _strip(tree)
+    if ast.get_docstring(tree, clean=False) is not None:
+        tree.body = tree.body[1:]
+    return tree
+
+
+def computed_attributes(thing: type) -> set[str]:
+    """The attributes of a class whose values do not stand in its source, as those of literals do."""
+    tree = _tree(thing)
+    body = tree.body[0] if isinstance(tree, ast.Module) and tree.body else None
+    found: set[str] = set()
+    for node in _statements(body.body) if isinstance(body, ast.ClassDef) else ():
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+            found |= set() if _is_literal(node.value) else names
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+    return found
 
 
 def has_source(thing: types.FunctionType | type) -> bool:
@@ -82,6 +112,25 @@ def _tree(thing: types.FunctionType | type) -> ast.AST | None:
         # Declarations count by themselves, and a decorator by the function that it made.
         tree.body[0].decorator_list = []
     return tree
+
+
+def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a class, also those below an `if` or `try`, without those of its functions."""
+    for node in body:
+        yield node
+        if not isinstance(node, _DEFINITIONS):
+            for name in ("body", "orelse", "finalbody"):
+                yield from _statements(getattr(node, name, []))
+            for handler in getattr(node, "handlers", []):
+                yield from _statements(handler.body)
+
+
+def _is_literal(value: ast.expr) -> bool:
+    try:
+        ast.literal_eval(value)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return isinstance(value, ast.Lambda)
+    return True
 
 
 def _strip(tree: ast.AST) -> None:

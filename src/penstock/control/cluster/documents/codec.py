@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from penstock.cluster.model import (
-    Ack,
+from penstock.control.cluster.rules.model import (
     Barrier,
+    BarrierAck,
+    BarrierKind,
     Control,
     Decision,
-    Kind,
     Lease,
     Member,
     Outcome,
@@ -23,9 +24,22 @@ from penstock.cluster.model import (
 from penstock.errors import CorruptFile, UsageError
 
 _FORMAT = 1
+_PAGED = 2
+"""The format of a decision that has pages: a version that does not know them must not take it for a whole."""
+_GROWS = ("acked", "states", "frontiers", "files")
+"""What of a decision grows with members and parts."""
 T = TypeVar("T")
 _SeatsOut = Callable[[Iterable[Seat]], list[Any]]
 _SeatsIn = Callable[[list[Any]], tuple[Seat, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """Where the rest of a decision stands: on so many pages, of so many bytes with this digest."""
+
+    count: int
+    size: int
+    sha256: str
 
 
 def encode_control(control: Control) -> bytes:
@@ -64,12 +78,12 @@ def decode_member(key: str, value: bytes) -> Member:
     return _load(key, value, lambda found: Member(**found))
 
 
-def encode_ack(ack: Ack) -> bytes:
+def encode_ack(ack: BarrierAck) -> bytes:
     return _dump(**_fields(ack))
 
 
-def decode_ack(key: str, value: bytes) -> Ack:
-    return _load(key, value, lambda found: Ack(**{**found, "files": tuple(found["files"])}))
+def decode_ack(key: str, value: bytes) -> BarrierAck:
+    return _load(key, value, lambda found: BarrierAck(**{**found, "files": tuple(found["files"])}))
 
 
 def encode_decision(decision: Decision) -> bytes:
@@ -78,6 +92,26 @@ def encode_decision(decision: Decision) -> bytes:
 
 def decode_decision(key: str, value: bytes) -> Decision:
     return _load(key, value, _decision_in)
+
+
+def encode_head(decision: Decision, pages: Pages) -> bytes:
+    """The record of a decision that has pages: everything of it that does not grow."""
+    small = {name: value for name, value in _fields(decision).items() if name not in _GROWS}
+    return _dump_as(_PAGED, **small, pages=_fields(pages))
+
+
+def encode_body(decision: Decision) -> bytes:
+    """What stands on the pages of a decision."""
+    return _dump(**{name: getattr(decision, name) for name in _GROWS})
+
+
+def decode_body(key: str, value: bytes) -> dict[str, Any]:
+    return _load(key, value, _body_in)
+
+
+def decode_record(key: str, value: bytes) -> tuple[Decision, Pages | None]:
+    """A decision, and the pages that it lacks, if it has any."""
+    return _load(key, value, _record_in, (_FORMAT, _PAGED))
 
 
 def _control_in(found: dict[str, Any]) -> Control:
@@ -119,13 +153,25 @@ def _barrier_out(barrier: Barrier, seats: _SeatsOut) -> dict[str, Any]:
 
 def _barrier_in(found: dict[str, Any], seats: _SeatsIn) -> Barrier:
     lists = {"required": seats(found["required"]), "target": seats(found["target"])}
-    return Barrier(**{**found, **lists, "kind": Kind(found["kind"])})
+    return Barrier(**{**found, **lists, "kind": BarrierKind(found["kind"])})
 
 
 def _decision_in(found: dict[str, Any]) -> Decision:
-    lists = {"acked": tuple(found["acked"]), "files": tuple(found["files"])}
-    kinds = {"outcome": Outcome(found["outcome"]), "kind": Kind(found["kind"])}
-    return Decision(**{**found, **lists, **kinds})
+    kinds = {"outcome": Outcome(found["outcome"]), "kind": BarrierKind(found["kind"])}
+    return Decision(**{**found, **_body_in(found), **kinds})
+
+
+def _body_in(found: dict[str, Any]) -> dict[str, Any]:
+    grown = {name: found[name] for name in _GROWS}
+    return grown | {"acked": tuple(found["acked"]), "files": tuple(found["files"])}
+
+
+def _record_in(found: dict[str, Any]) -> tuple[Decision, Pages | None]:
+    pages = found.pop("pages", None)
+    if pages is None:
+        return _decision_in(found), None
+    nothing: dict[str, Any] = {"acked": (), "states": {}, "frontiers": {}, "files": ()}
+    return _decision_in({**found, **nothing}), Pages(**pages)
 
 
 def _seats_out(seats: Iterable[Seat]) -> list[Any]:
@@ -141,19 +187,25 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _dump(**values: Any) -> bytes:
-    return json.dumps({"format": _FORMAT, **values}, separators=(",", ":")).encode()
+    return _dump_as(_FORMAT, **values)
 
 
-def _load(key: str, value: bytes, build: Callable[[dict[str, Any]], T]) -> T:
+def _dump_as(number: int, **values: Any) -> bytes:
+    return json.dumps({"format": number, **values}, separators=(",", ":")).encode()
+
+
+def _load(
+    key: str, value: bytes, build: Callable[[dict[str, Any]], T], known: tuple[int, ...] = (_FORMAT,)
+) -> T:
     try:
         found = json.loads(value)
         written = found.pop("format")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _unreadable(key, error) from error
-    if written != _FORMAT:
+    if written not in known:
         raise UsageError(
-            f"{key} has format {written!r}, and this version of Penstock knows format {_FORMAT}",
-            hint="run the same version of Penstock on all instances",
+            f"{key} has format {written!r}, and this version of Penstock knows format {known[-1]}",
+            hint="upgrade Penstock: run the same version on all instances, not an older one than before",
         )
     try:
         return build(found)

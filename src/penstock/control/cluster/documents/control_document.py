@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from penstock.cluster import codec
-from penstock.cluster.commands import Command
-from penstock.cluster.keys import Keys
-from penstock.cluster.machine import Accepted, Answer, Why, apply
-from penstock.cluster.model import Control
+from penstock.control.cluster.documents import codec
+from penstock.control.cluster.documents.keys import Keys
+from penstock.control.cluster.rules.commands import Command
+from penstock.control.cluster.rules.machine import Answer, ControlAccepted, Why, apply
+from penstock.control.cluster.rules.model import Control
 from penstock.errors import LeadershipLost, StoreUnavailable
 from penstock.store.base import Changes, Store
 
@@ -57,7 +57,7 @@ class Room:
     def lead(self, command: Command) -> tuple[Control, Why | None]:
         """`submit` for the leader: raises `LeadershipLost` when somebody else leads; why, if refused."""
         control, answer = self.submit(command)
-        if isinstance(answer, Accepted):
+        if isinstance(answer, ControlAccepted):
             return control, None
         if answer.why is Why.STALE:
             raise lost(control)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+CLUSTERS = "cluster/"
+"""What the keys of all clusters begin with."""
+
 
 @dataclass(frozen=True, slots=True)
 class Keys:
@@ -13,7 +16,7 @@ class Keys:
 
     @property
     def root(self) -> str:
-        return f"cluster/{self.cluster}/"
+        return f"{CLUSTERS}{self.cluster}/"
 
     @property
     def control(self) -> str:
@@ -39,6 +42,16 @@ class Keys:
 
     def epoch(self, scope: str, epoch: int) -> str:
         return f"{self.epochs(scope)}{epoch:016}"
+
+    def pages(self, scope: str) -> str:
+        """Beside the records and not among them: records are listed without what their pages hold."""
+        return f"{self.root}pages/{scope}/"
+
+    def pages_of(self, scope: str, epoch: int) -> str:
+        return f"{self.pages(scope)}{epoch:016}/"
+
+    def page(self, scope: str, epoch: int, digest: str, number: int) -> str:
+        return f"{self.pages_of(scope, epoch)}{digest[:32]}/{number:06}"
 
     def acks(self, scope: str) -> str:
         return f"{self.root}acks/{scope}/"

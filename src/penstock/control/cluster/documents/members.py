@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from penstock.cluster import codec
-from penstock.cluster.keys import Keys
-from penstock.cluster.model import Member
+from penstock.control.cluster.documents import codec
+from penstock.control.cluster.documents.keys import Keys
+from penstock.control.cluster.rules.model import Member
 from penstock.errors import StoreUnavailable, UsageError
 from penstock.store.base import Store
 

@@ -1,12 +1,52 @@
-"""The assignment: pure functions from who is there to who owns what."""
+"""The assignment: who owns what, as pure functions that every process computes alike, for ever.
+
+It rests on rendezvous hashing. A member's score for an item is the largest of ``capacity`` hashes, one for
+each of its slots, so a member with twice the capacity wins twice as often. The member with the highest score
+owns the item. When a member comes, it takes what it wins and nothing else moves; when one goes, only what it
+owned moves.
+
+The hash is the first 8 bytes, big-endian, of BLAKE2b (digest size 8, no key) over the UTF-8 text
+``slot NUL member NUL item``, with the slot in decimal from 0. `HASH` names it in every snapshot; another
+rule would need another name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
 
-from penstock.cluster import rendezvous
-from penstock.cluster.model import Member, Seat, Snapshot
+from penstock.control.cluster.rules.model import Member, Seat, Snapshot
 from penstock.errors import TerminalError
+
+HASH = "blake2b-8-slots"
+
+
+def score(member: str, slot: int, item: str) -> int:
+    """The hash of one slot of a member for an item."""
+    text = f"{slot}\0{member}\0{item}".encode()
+    return int.from_bytes(blake2b(text, digest_size=8).digest(), "big")
+
+
+def owner(seats: Iterable[Seat], item: str) -> str:
+    """The member that owns ``item``; there must be at least one seat."""
+    return max(seats, key=lambda seat: (_best(seat, item), seat.member)).member
+
+
+def vnode(number: int) -> str:
+    """The item that stands for a virtual node."""
+    return f"vnode/{number}"
+
+
+def vnode_owners(seats: Sequence[Seat], count: int) -> tuple[int, ...]:
+    """For each of ``count`` virtual nodes, the index in ``seats`` of its owner; empty without seats."""
+    if not seats:
+        return ()
+    index = {seat.member: i for i, seat in enumerate(seats)}
+    return tuple(index[owner(seats, vnode(number))] for number in range(count))
+
+
+def _best(seat: Seat, item: str) -> int:
+    return max(score(seat.member, slot, item) for slot in range(seat.capacity))
 
 
 def seats_of(members: Iterable[Member]) -> tuple[Seat, ...]:
@@ -16,8 +56,8 @@ def seats_of(members: Iterable[Member]) -> tuple[Seat, ...]:
 
 def successor(current: Snapshot, seats: tuple[Seat, ...], vnodes: int, token: int) -> Snapshot:
     """The next version, for these seats."""
-    owners = rendezvous.vnode_owners(seats, vnodes)
-    return Snapshot(current.version + 1, token, seats, owners, rendezvous.HASH)
+    owners = vnode_owners(seats, vnodes)
+    return Snapshot(current.version + 1, token, seats, owners, HASH)
 
 
 def part_owners(snapshot: Snapshot, source: str, parts: Iterable[str]) -> Mapping[str, str]:
@@ -30,11 +70,11 @@ def part_owners(snapshot: Snapshot, source: str, parts: Iterable[str]) -> Mappin
 
 def check_hash(snapshot: Snapshot) -> None:
     """Raise `TerminalError` if this version does not know how owners under ``snapshot`` are found."""
-    if snapshot.seats and snapshot.hash != rendezvous.HASH:
+    if snapshot.seats and snapshot.hash != HASH:
         raise TerminalError(
             f"assignment version {snapshot.version} was made with the hash {snapshot.hash!r}, "
-            f"and this version of Penstock knows {rendezvous.HASH!r}",
-            hint="run the same version of Penstock on all instances",
+            f"and this version of Penstock knows {HASH!r}",
+            hint="upgrade Penstock: run the same version on all instances, not an older one than before",
         )
 
 
@@ -43,7 +83,7 @@ def part_owner(seats: Iterable[Seat], source: str, part: str) -> str:
 
     Seats of a snapshot that somebody else made are to be checked first: see `check_hash`.
     """
-    return rendezvous.owner(seats, f"part/{source}/{part}")
+    return owner(seats, f"part/{source}/{part}")
 
 
 def moved(before: Snapshot, after: Snapshot) -> tuple[int, ...]:

@@ -6,7 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from penstock.cluster.model import Ack, Barrier, Decision, Kind, Outcome, Scope
+from penstock.control.cluster.rules.model import Barrier, BarrierAck, BarrierKind, Decision, Outcome, Scope
+
+_REASON = 2000
+"""How much of a reason is kept: a refusal says whatever its member likes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +17,7 @@ class Alignment:
     """An open barrier and the answers so far. An answer that does not belong to it is counted, once."""
 
     barrier: Barrier
-    acks: Mapping[str, Ack] = field(default_factory=dict)
+    acks: Mapping[str, BarrierAck] = field(default_factory=dict)
     strays: frozenset[tuple[str, str, str, int]] = frozenset()
     """Why, member, session and epoch of each ack that was ignored."""
 
@@ -37,7 +40,7 @@ class Alignment:
         """How many acks were ignored, by reason."""
         return dict(Counter(why for why, *_ in self.strays))
 
-    def receive(self, ack: Ack) -> Alignment:
+    def receive(self, ack: BarrierAck) -> Alignment:
         """The alignment after an ack; one that is repeated changes nothing."""
         why = stray(self.barrier, ack)
         if why is not None:
@@ -47,7 +50,7 @@ class Alignment:
         return replace(self, acks={**self.acks, ack.member: ack})
 
 
-def stray(barrier: Barrier, ack: Ack) -> str | None:
+def stray(barrier: Barrier, ack: BarrierAck) -> str | None:
     """Why an ack does not count for this barrier; None if it does."""
     if ack.epoch != barrier.epoch:
         return "other epoch"
@@ -59,7 +62,7 @@ def stray(barrier: Barrier, ack: Ack) -> str | None:
     return None if seat.session == ack.session else "other session"
 
 
-def watermark(before: int | None, acks: Iterable[Ack]) -> int | None:
+def watermark(before: int | None, acks: Iterable[BarrierAck]) -> int | None:
     """The least of those who have a say; it never goes back."""
     said = [ack.watermark for ack in acks if ack.watermark is not None]
     known = [mark for mark in (before, min(said, default=None)) if mark is not None]
@@ -75,10 +78,10 @@ def commit(alignment: Alignment, scope: Scope, before: Decision | None) -> Decis
     barrier, acks = alignment.barrier, alignment.acks
     states: dict[str, str] = dict(before.states) if before else {}
     # Those who are gone do not ack a drain; whoever follows them needs to know how far they were.
-    frontiers = dict(before.frontiers) if before and barrier.kind is Kind.DRAIN else {}
+    frontiers = dict(before.frontiers) if before and barrier.kind is BarrierKind.DRAIN else {}
     for ack in acks.values():
         states |= ack.states
-    moving = acks.values() if barrier.kind is Kind.EPOCH else ()
+    moving = acks.values() if barrier.kind is BarrierKind.EPOCH else ()
     return Decision(
         epoch=barrier.epoch,
         outcome=Outcome.COMMIT,
@@ -105,7 +108,7 @@ def abort(barrier: Barrier, scope: Scope, reason: str, alignment: Alignment | No
         token=barrier.token,
         previous=scope.committed,
         watermark=scope.watermark,
-        reason=reason,
+        reason=reason[:_REASON],
         acked=tuple(sorted(alignment.acks)) if alignment else (),
         ignored=alignment.ignored if alignment else {},
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.cluster.model import Kind, Seat, Snapshot
+from penstock.control.cluster.rules.model import BarrierKind, Seat, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Prepare(Lead):
     """Announce the next epoch of a scope. ``request`` recognises one whose answer was lost."""
 
     scope: str
-    kind: Kind
+    kind: BarrierKind
     required: tuple[Seat, ...]
     request: str
     target: tuple[Seat, ...] = ()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.cluster.model import Lease
+from penstock.control.cluster.rules.model import Lease
 
 MARGIN = 0.2
 """The share of the ttl that a leader does not use."""

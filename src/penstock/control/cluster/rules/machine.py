@@ -9,8 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from penstock.cluster.commands import Abort, Acquire, Command, Lead, Prepare, Publish, Resign, Rotate
-from penstock.cluster.model import Barrier, Control, Kind, Lease, Scope, Seat, Term
+from penstock.control.cluster.rules.commands import (
+    Abort,
+    Acquire,
+    Command,
+    Lead,
+    Prepare,
+    Publish,
+    Resign,
+    Rotate,
+)
+from penstock.control.cluster.rules.model import Barrier, BarrierKind, Control, Lease, Scope, Seat, Term
 
 _ABORTED_KEPT = 64
 
@@ -28,18 +37,18 @@ class Why(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class ControlAccepted:
     """The command holds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class ControlRefused:
     why: Why
 
 
-Answer = Accepted | Refused
+Answer = ControlAccepted | ControlRefused
 Result = tuple[Control, Answer]
-_YES = Accepted()
+_YES = ControlAccepted()
 
 
 def apply(control: Control, command: Command) -> Result:
@@ -49,7 +58,7 @@ def apply(control: Control, command: Command) -> Result:
     if isinstance(command, Resign) and _has_resigned(control.lease, command):
         return control, _YES
     if not leads(control.lease, command):
-        return control, Refused(Why.STALE)
+        return control, ControlRefused(Why.STALE)
     match command:
         case Resign():
             return _with_lease(control, replace(control.lease, owner=None)), _YES
@@ -77,7 +86,7 @@ def _acquire(control: Control, command: Acquire) -> Result:
     if lease.owner == command.owner:
         return _with_lease(control, replace(lease, ttl=command.ttl)), _YES
     if lease.owner is not None and command.expired != (lease.token, lease.sequence):
-        return control, Refused(Why.HELD)
+        return control, ControlRefused(Why.HELD)
     token = lease.token + 1
     taken = replace(lease, owner=command.owner, member=command.member, token=token, ttl=command.ttl)
     how = "first" if token == 1 else "expired" if lease.owner else "handed over"
@@ -92,23 +101,23 @@ def _with_lease(control: Control, lease: Lease) -> Control:
 def _prepare(control: Control, command: Prepare) -> Result:
     scope = control.scope(command.scope)
     if scope.open is not None:
-        return control, _YES if scope.open.request == command.request else Refused(Why.BUSY)
+        return control, _YES if scope.open.request == command.request else ControlRefused(Why.BUSY)
     seats = control.assignment.seats
     if not _may_require(command, seats):
-        return control, Refused(Why.SEATS)
+        return control, ControlRefused(Why.SEATS)
     version = control.assignment.version
     barrier = Barrier(
         scope.next, command.kind, version, command.token, command.required, command.request, command.target
     )
     opened = replace(scope, next=scope.next + 1, open=barrier)
-    if command.kind is Kind.EPOCH:
+    if command.kind is BarrierKind.EPOCH:
         opened = replace(opened, worked=version, drained=None)
     return control.with_scope(command.scope, opened), _YES
 
 
 def _may_require(command: Prepare, seats: tuple[Seat, ...]) -> bool:
     """An ordinary epoch needs every owner; a drain goes without those who are gone."""
-    if command.kind is Kind.DRAIN:
+    if command.kind is BarrierKind.DRAIN:
         return set(command.required) <= set(seats)
     return bool(seats) and command.required == seats
 
@@ -118,9 +127,9 @@ def _publish(control: Control, command: Publish) -> Result:
     if scope.committed == command.epoch:
         return control, _YES
     if scope.open is None or scope.open.epoch != command.epoch:
-        return control, Refused(Why.CLOSED)
+        return control, ControlRefused(Why.CLOSED)
     known = [mark for mark in (scope.watermark, command.watermark) if mark is not None]
-    drained = scope.open.target if scope.open.kind is Kind.DRAIN else scope.drained
+    drained = scope.open.target if scope.open.kind is BarrierKind.DRAIN else scope.drained
     closed = replace(
         scope, open=None, committed=command.epoch, watermark=max(known, default=None), drained=drained
     )
@@ -131,7 +140,7 @@ def _abort(control: Control, command: Abort) -> Result:
     scope = control.scope(command.scope)
     if scope.open is None or scope.open.epoch != command.epoch:
         gone = scope.committed < command.epoch < scope.next
-        return control, _YES if gone else Refused(Why.CLOSED)
+        return control, _YES if gone else ControlRefused(Why.CLOSED)
     aborted = (*scope.aborted, command.epoch)[-_ABORTED_KEPT:]
     return control.with_scope(command.scope, replace(scope, open=None, aborted=aborted)), _YES
 
@@ -141,11 +150,11 @@ def _rotate(control: Control, command: Rotate) -> Result:
     if current == wanted:
         return control, _YES
     if wanted.version != current.version + 1:
-        return control, Refused(Why.VERSION)
+        return control, ControlRefused(Why.VERSION)
     if any(scope.open is not None for scope in control.scopes.values()):
-        return control, Refused(Why.BUSY)
+        return control, ControlRefused(Why.BUSY)
     if not all(stands_still(scope, current.version, wanted.seats) for scope in control.scopes.values()):
-        return control, Refused(Why.UNDRAINED)
+        return control, ControlRefused(Why.UNDRAINED)
     rotated = replace(control, assignment=wanted)
     for name, scope in control.scopes.items():
         rotated = rotated.with_scope(name, replace(scope, drained=None))

@@ -51,7 +51,11 @@ class Seat:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Who owns which virtual node, at a version. Version 0 is the empty one before the first."""
+    """Who owns which virtual node, at a version. Version 0 is the empty one before the first.
+
+    Parts and outputs of streams are given to ``seats`` one by one, by their own names. Virtual nodes only
+    show people how evenly seats share, and what moves when one comes or goes: nothing is placed on them.
+    """
 
     version: int = 0
     token: int = 0
@@ -68,7 +72,7 @@ class Snapshot:
         return tuple(i for i, index in enumerate(self.owners) if self.seats[index].member == member)
 
 
-class Kind(StrEnum):
+class BarrierKind(StrEnum):
     """What a barrier is for: an ordinary epoch, or to stop everything before owners change."""
 
     EPOCH = "epoch"
@@ -80,7 +84,7 @@ class Barrier:
     """An epoch that was announced and is not decided. ``required`` are those who must ack it."""
 
     epoch: int
-    kind: Kind
+    kind: BarrierKind
     assignment: int
     token: int
     required: tuple[Seat, ...]
@@ -122,7 +126,7 @@ class Control:
 
 
 @dataclass(frozen=True, slots=True)
-class Ack:
+class BarrierAck:
     """A member's answer to a barrier: what it has done up to there, or why it refuses.
 
     ``states`` are by part, ``frontier`` and ``files`` are texts of the scope's own making; what is large goes
@@ -161,7 +165,7 @@ class Decision:
 
     epoch: int
     outcome: Outcome
-    kind: Kind
+    kind: BarrierKind
     assignment: int
     token: int
     previous: int

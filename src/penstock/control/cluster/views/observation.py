@@ -6,20 +6,20 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from penstock.cluster.assignment import moved
-from penstock.cluster.barrier import Alignment
-from penstock.cluster.model import Ack, Barrier, Control, Decision, Member, Snapshot
-from penstock.cluster.views import (
+from penstock.control.cluster.rules.assignment import moved
+from penstock.control.cluster.rules.barrier import Alignment
+from penstock.control.cluster.rules.model import Barrier, BarrierAck, Control, Decision, Member, Snapshot
+from penstock.control.cluster.views.views import (
     AssignmentView,
     Decided,
     Leading,
+    MemberState,
     MemberView,
     Move,
     OpenBarrier,
     Rotation,
     ScopeView,
     Share,
-    State,
     StatusView,
 )
 
@@ -40,10 +40,10 @@ class Sight:
     def live(self) -> tuple[Member, ...]:
         return tuple(member for member in self.members if member.session in self.alive)
 
-    def state(self, member: Member) -> State:
+    def state(self, member: Member) -> MemberState:
         if member.session not in self.alive:
-            return State.GONE
-        return State.LEAVING if member.leaving else State.ALIVE
+            return MemberState.GONE
+        return MemberState.LEAVING if member.leaving else MemberState.ALIVE
 
 
 def owner_session(control: Control) -> str | None:
@@ -134,7 +134,7 @@ def owners(snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(snapshot.seats[index].member for index in snapshot.owners)
 
 
-def open_barrier(sight: Sight, scope: str, barrier: Barrier, acks: Iterable[Ack]) -> OpenBarrier:
+def open_barrier(sight: Sight, scope: str, barrier: Barrier, acks: Iterable[BarrierAck]) -> OpenBarrier:
     alignment = Alignment(barrier)
     for ack in acks:
         # The answer to an epoch before stays until the next one replaces it: that is no stray.
@@ -181,7 +181,7 @@ def status(
     sight: Sight, scopes: tuple[ScopeView, ...], *, store: str, cluster: str, catalog: int
 ) -> StatusView:
     found = tuple(warnings(sight, scopes, catalog))
-    names = {state: tuple(m.id for m in sight.members if sight.state(m) is state) for state in State}
+    names = {state: tuple(m.id for m in sight.members if sight.state(m) is state) for state in MemberState}
     return StatusView(
         store=store,
         cluster=cluster,
@@ -190,8 +190,8 @@ def status(
         vacancy=vacancy(sight),
         alive=len(sight.live),
         roles=dict(sorted(Counter(member.role for member in sight.live).items())),
-        leaving=names[State.LEAVING],
-        gone=names[State.GONE],
+        leaving=names[MemberState.LEAVING],
+        gone=names[MemberState.GONE],
         assignment=assignment_view(sight.control.assignment),
         scopes=scopes,
         catalog=catalog,

@@ -11,15 +11,16 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from penstock.cluster import codec, sight
-from penstock.cluster.election import Sighting, see
-from penstock.cluster.keys import Keys
-from penstock.cluster.model import Control, Member, Scope
-from penstock.cluster.records import Records
-from penstock.cluster.room import Room
-from penstock.cluster.roster import Roster
-from penstock.cluster.sight import Sight
-from penstock.cluster.views import (
+from penstock.config import ClusterConfig, shown_url
+from penstock.control.cluster.documents.control_document import Room
+from penstock.control.cluster.documents.epoch_records import Records, clusters
+from penstock.control.cluster.documents.keys import Keys
+from penstock.control.cluster.documents.members import Roster
+from penstock.control.cluster.rules.election import Sighting, see
+from penstock.control.cluster.rules.model import Control, Member, Scope
+from penstock.control.cluster.views import observation
+from penstock.control.cluster.views.observation import Sight
+from penstock.control.cluster.views.views import (
     AssignmentsView,
     BarriersView,
     Decided,
@@ -30,7 +31,6 @@ from penstock.cluster.views import (
     ScopeView,
     StatusView,
 )
-from penstock.config import ClusterConfig, shown_url
 from penstock.errors import UsageError
 from penstock.store.base import Store
 
@@ -71,7 +71,7 @@ class Observer:
             )
             for name, state in _scopes(seen.control)
         )
-        return sight.status(
+        return observation.status(
             seen, scopes, store=shown_url(self._store.url), cluster=self._config.name, catalog=catalog
         )
 
@@ -80,7 +80,7 @@ class Observer:
         seen = self._look()
         if not seen.members and seen.control.lease.token == 0:
             raise self._missing()
-        return MembersView(self._config.name, sight.member_views(seen))
+        return MembersView(self._config.name, observation.member_views(seen))
 
     def serving(self) -> list[Member]:
         """The live members that own something or could."""
@@ -89,15 +89,15 @@ class Observer:
     def leader(self) -> LeaderView:
         seen = self.look()
         terms = tuple(reversed(seen.control.terms))
-        return LeaderView(self._config.name, sight.leading(seen), sight.vacancy(seen), terms)
+        return LeaderView(self._config.name, observation.leading(seen), observation.vacancy(seen), terms)
 
     def assignments(self, *, history: bool = False, vnodes: bool = False) -> AssignmentsView:
         current = self.look().control.assignment
         return AssignmentsView(
             self._config.name,
-            sight.assignment_view(current),
-            sight.rotations([*self._records.assignments(), current]) if history else None,
-            sight.owners(current) if vnodes else None,
+            observation.assignment_view(current),
+            observation.rotations([*self._records.assignments(), current]) if history else None,
+            observation.owners(current) if vnodes else None,
         )
 
     def barriers(self, limit: int) -> BarriersView:
@@ -117,12 +117,11 @@ class Observer:
 
     def decided_since(self, scope: str, epoch: int) -> tuple[Decided, ...]:
         """The decisions of a scope after an epoch, oldest first."""
-        documents = self._store.list(self.keys.epochs(scope), self.keys.epoch(scope, max(0, epoch)))
-        return tuple(sight.decided(scope, codec.decode_decision(d.key, d.value)) for d in documents)
+        return tuple(observation.decided(scope, each) for each in self._records.decisions(scope, epoch))
 
     def _look(self) -> Sight:
         control, members = self._room.read(), tuple(self._roster.all())
-        sessions = {member.session for member in members} | {sight.owner_session(control)}
+        sessions = {member.session for member in members} | {observation.owner_session(control)}
         alive = self._store.alive([session for session in sessions if session])
         return Sight(control, members, alive, self._unrenewed(control), self._overdue(control))
 
@@ -142,11 +141,11 @@ class Observer:
         barrier = seen.control.scope(scope).open
         if barrier is None:
             return None
-        return sight.open_barrier(seen, scope, barrier, self._records.acks(scope))
+        return observation.open_barrier(seen, scope, barrier, self._records.acks(scope))
 
     def _aborted(self, scope: str, state: Scope) -> Decided | None:
         decision = self._records.decision(scope, state.aborted[-1]) if state.aborted else None
-        return sight.decided(scope, decision) if decision is not None else None
+        return observation.decided(scope, decision) if decision is not None else None
 
     def _decided(self, control: Control, scope: str | None, limit: int) -> tuple[Decided, ...]:
         if scope is not None and scope not in control.scopes:
@@ -172,8 +171,7 @@ class Observer:
 
     def _clusters(self) -> list[str]:
         """The names of the clusters in the store."""
-        keys = [document.key for document in self._store.scan("cluster/")]
-        return sorted({name for key in keys if Keys(name := key.split("/")[1]).control == key})
+        return [name for name in clusters(self._store) if self._store.get(Keys(name).control) is not None]
 
 
 def _scopes(control: Control) -> list[tuple[str, Scope]]:

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from penstock.cluster.model import Kind, Outcome, Term
+from penstock.control.cluster.rules.model import BarrierKind, Outcome, Term
 
 
-class State(StrEnum):
+class MemberState(StrEnum):
     """A member as the store judges it. One that is gone is listed until a leader sweeps its entry."""
 
     ALIVE = "alive"
@@ -47,7 +47,7 @@ class LeaderView:
 class MemberView:
     id: str
     role: str
-    state: State
+    state: MemberState
     leads: bool
     capacity: int
     vnodes: int
@@ -123,7 +123,7 @@ class OpenBarrier:
 
     scope: str
     epoch: int
-    kind: Kind
+    kind: BarrierKind
     assignment: int
     token: int
     required: tuple[str, ...]
@@ -142,7 +142,7 @@ class Decided:
     scope: str
     epoch: int
     outcome: Outcome
-    kind: Kind
+    kind: BarrierKind
     watermark: int | None
     token: int
     assignment: int

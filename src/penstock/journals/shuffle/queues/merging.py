@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.shuffle.runs import clocks
+from penstock.journals.shuffle.queues.run_files import clocks
 
 _ROWS = 1 << 16
 

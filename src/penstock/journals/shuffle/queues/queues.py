@@ -11,11 +11,18 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
+from penstock.core.arrow_data import sound
 from penstock.errors import CorruptFile
-from penstock.shuffle.checkpoints import Clocks
-from penstock.shuffle.merging import Load, merged
-from penstock.shuffle.runs import Commits, Run, RunFile, commits_by_group, without_hidden
-from penstock.shuffle.session import Promotion
+from penstock.journals.shuffle.queues.merging import Load, merged
+from penstock.journals.shuffle.queues.run_files import (
+    Commits,
+    QueueRun,
+    RunFile,
+    commits_by_group,
+    without_hidden,
+)
+from penstock.journals.shuffle.visibility.coordinator import Promotion
+from penstock.journals.shuffle.visibility.cuts import Clocks
 from penstock.storage import Storage
 
 
@@ -29,7 +36,7 @@ class Show:
 
     @classmethod
     def each(cls, promotions: Iterable[Promotion]) -> Iterator[Self]:
-        # Those of one checkpoint have the same clocks.
+        # Those of one cut have the same clocks.
         known: dict[int, Commits] = {}
 
         def commits(clocks: Clocks) -> Commits:
@@ -64,7 +71,7 @@ def documents(storage: Storage, shows: Iterable[Show], queue: int) -> Iterator[p
             yield without_hidden(batch)
 
 
-def _read(opened: _Opened, run: Run, show: Show) -> pa.RecordBatch:
+def _read(opened: _Opened, run: QueueRun, show: Show) -> pa.RecordBatch:
     return show.shown(opened.read(run))
 
 
@@ -78,7 +85,7 @@ class _Opened:
         self._input: Any = None
         self._reader: Any = None
 
-    def read(self, run: Run) -> pa.RecordBatch:
+    def read(self, run: QueueRun) -> pa.RecordBatch:
         try:
             batch = self._batch(run.batch)
         except (OSError, pa.ArrowException) as error:
@@ -99,7 +106,7 @@ class _Opened:
         if self._reader is None:
             self._input = self._storage.open(self._file.record.path)
             self._reader = pa.ipc.open_file(self._input)
-        return self._reader.get_batch(number) if number < self._reader.num_record_batches else None
+        return sound(self._reader.get_batch(number)) if number < self._reader.num_record_batches else None
 
     def _corrupt(self, error: Exception | None) -> Exception:
         """What is wrong with the file; the error itself if the file is as it was written."""

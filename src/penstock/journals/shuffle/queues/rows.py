@@ -10,13 +10,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from penstock.batch.inputs.conform import conform
 from penstock.errors import BadInput
-from penstock.inputs.conform import conform
-from penstock.journals.documents import META, parse
-from penstock.journals.uuids import UNIX
-from penstock.shuffle.columns import Lines, Parser
-from penstock.shuffle.keys import clock_queues, key_queues
-from penstock.shuffle.validation import validator
+from penstock.journals.format.documents import parse
+from penstock.journals.format.hints import META
+from penstock.journals.format.uuids import UNIX
+from penstock.journals.shuffle.queues.keys import clock_queues, key_queues
+from penstock.journals.shuffle.sequencing.columns import Lines, Parser
+from penstock.journals.shuffle.sequencing.validation import validator
 from penstock.sources.journals import JournalSource
 
 Array: TypeAlias = "np.ndarray[Any, Any]"

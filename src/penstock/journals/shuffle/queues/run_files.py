@@ -17,8 +17,14 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from penstock.shuffle.frontier import LARGEST_CLOCK, LARGEST_OFFSET
-from penstock.shuffle.parsing import bad, integer, listed, text
+from penstock.journals.shuffle.sequencing.parsing import (
+    LARGEST_CLOCK,
+    LARGEST_OFFSET,
+    bad,
+    integer,
+    listed,
+    text,
+)
 from penstock.storage import FileRecord, Storage
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -29,7 +35,7 @@ _CLOCK, _GROUP, _COMMIT = range(-len(_HIDDEN), 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class QueueRun:
     """Rows of one queue in a run file, ordered by clock, from the clock ``first`` to ``last``."""
 
     batch: int
@@ -46,9 +52,9 @@ class RunFile:
     source: str
     epoch: int
     record: FileRecord
-    runs: tuple[Run, ...]
+    runs: tuple[QueueRun, ...]
 
-    def of_queue(self, queue: int) -> tuple[Run, ...]:
+    def of_queue(self, queue: int) -> tuple[QueueRun, ...]:
         return tuple(run for run in self.runs if run.queue == queue)
 
     def to_json(self) -> dict[str, Any]:
@@ -131,7 +137,7 @@ class RunWriter:
         begins = np.flatnonzero(np.concatenate(([True], queue[1:] != queue[:-1])))
         for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(queue)], strict=True):
             target.writer.write_batch(batch.slice(begin, end - begin))
-            run = Run(
+            run = QueueRun(
                 len(target.runs), int(queue[begin]), end - begin, int(clock[begin]), int(clock[end - 1])
             )
             target.runs.append(run)
@@ -159,7 +165,7 @@ class _Open:
     path: str
     sink: Any
     writer: Any
-    runs: list[Run] = field(default_factory=list)
+    runs: list[QueueRun] = field(default_factory=list)
     rows: int = 0
 
 
@@ -215,8 +221,8 @@ def _hidden(batch: pa.RecordBatch, place: int) -> Array:
     return column
 
 
-def _run(batch: Any, queue: Any, rows: Any, first: Any, last: Any) -> Run:
-    return Run(
+def _run(batch: Any, queue: Any, rows: Any, first: Any, last: Any) -> QueueRun:
+    return QueueRun(
         integer(batch, "the number of a run", LARGEST_OFFSET),
         integer(queue, "a queue", LARGEST_OFFSET),
         integer(rows, "a number of rows", LARGEST_OFFSET),

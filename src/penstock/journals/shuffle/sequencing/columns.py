@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.batch.inputs.formats.jsonl import read_documents, readable_schema
 from penstock.errors import BadInput
-from penstock.inputs.formats.jsonl import read_documents, readable_schema
-from penstock.journals import documents
-from penstock.journals.documents import META
-from penstock.shuffle.stamps import Stamps
+from penstock.journals.format import documents
+from penstock.journals.format.hints import META
+from penstock.journals.shuffle.sequencing.stamps import Stamps
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -23,7 +23,7 @@ _NEWLINE = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class JournalLines:
     """Whole lines of a journal, from the offset ``begin`` on."""
 
     journal: str
@@ -92,7 +92,7 @@ class Parser:
         self._explicit = pa.schema([meta, *readable_schema(schema)])
         self._decimals = [n for n, each in enumerate(self._explicit) if _has_decimals(each.type)]
 
-    def parse(self, pieces: Sequence[Piece]) -> Lines:
+    def parse(self, pieces: Sequence[JournalLines]) -> Lines:
         """The documents of ``pieces``; `BadInput` names journal and offset of a line that is none."""
         text = b"".join(piece.data for piece in pieces)
         ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _NEWLINE) + 1

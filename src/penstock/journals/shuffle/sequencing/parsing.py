@@ -6,6 +6,10 @@ from typing import Any
 
 from penstock.errors import BadState
 
+LARGEST_PRODUCER = (1 << 48) - 1
+LARGEST_CLOCK = (1 << 64) - 1
+LARGEST_OFFSET = (1 << 63) - 1
+
 _FAR = 1e18
 
 
@@ -24,7 +28,7 @@ def versioned(found: Any, what: str, version: int, keys: set[str]) -> dict[str, 
     if type(found.get("version")) is not int or found["version"] != version:
         raise BadState(
             f"{what} has version {_shown(found.get('version'))}, and this Penstock knows {version}",
-            hint="run the same version of Penstock on all instances, not an older one than before",
+            hint="upgrade Penstock: run the same version on all instances, not an older one than before",
         )
     if found.keys() != keys | {"version"}:
         wrong = ", ".join(sorted(map(repr, found.keys() ^ (keys | {"version"}))))

@@ -10,7 +10,7 @@ from enum import Enum, auto
 from typing import NamedTuple, Self
 
 from penstock.errors import SourceFailed
-from penstock.journals.uuids import Flag, producer_text
+from penstock.journals.format.uuids import Flag, producer_text
 
 
 class Sequence(NamedTuple):
@@ -31,7 +31,7 @@ class Sequence(NamedTuple):
         return self.max_continue != 0
 
 
-class Outcome(Enum):
+class DocumentOutcome(Enum):
     """What a document does. An ack itself is never handed on."""
 
     COMMITTED = auto()
@@ -78,7 +78,19 @@ class PartialCommit(BadSequence):
     code = "partial-commit"
 
 
-def step(sequence: Sequence, flag: Flag, clock: int, offset: int) -> tuple[Sequence, Outcome]:
+class ProducerForgotten(SourceFailed):
+    """A document may be a repetition or not: its producer wrote nothing for so long that it was forgotten."""
+
+    code = "producer-forgotten"
+
+
+class JournalForgotten(SourceFailed):
+    """A document may be a repetition or not: its journal may be one that was gone, and was forgotten."""
+
+    code = "journal-forgotten"
+
+
+def step(sequence: Sequence, flag: Flag, clock: int, offset: int) -> tuple[Sequence, DocumentOutcome]:
     """What the document at ``offset`` does, and where its producer stands after it.
 
     `OutsideInTransaction` and `PartialCommit` name the clock; add the rest with `BadSequence.told`.
@@ -98,7 +110,9 @@ def step(sequence: Sequence, flag: Flag, clock: int, offset: int) -> tuple[Seque
             return _ack(sequence, clock)
 
 
-def step_dropping(sequence: Sequence, flag: Flag, clock: int, offset: int) -> tuple[Sequence, Outcome]:
+def step_dropping(
+    sequence: Sequence, flag: Flag, clock: int, offset: int
+) -> tuple[Sequence, DocumentOutcome]:
     """What a document does for which `step` raises, if the transaction that is open there is dropped.
 
     An ack counts as one of a transaction without documents, so that nothing waits for it in vain.
@@ -106,38 +120,38 @@ def step_dropping(sequence: Sequence, flag: Flag, clock: int, offset: int) -> tu
     return step(Sequence(sequence.last_commit), flag, clock, offset)
 
 
-def _outside(sequence: Sequence, clock: int) -> tuple[Sequence, Outcome]:
+def _outside(sequence: Sequence, clock: int) -> tuple[Sequence, DocumentOutcome]:
     if sequence.is_open:
         raise OutsideInTransaction(
             f"the document with clock {clock} stands outside of transactions, but the one from offset "
             f"{sequence.begin} up to clock {sequence.max_continue} is open"
         )
     if clock <= sequence.last_commit:
-        return sequence, Outcome.OUTSIDE_DUPLICATE
-    return Sequence(clock), Outcome.COMMITTED
+        return sequence, DocumentOutcome.OUTSIDE_DUPLICATE
+    return Sequence(clock), DocumentOutcome.COMMITTED
 
 
-def _continue(sequence: Sequence, clock: int, offset: int) -> tuple[Sequence, Outcome]:
+def _continue(sequence: Sequence, clock: int, offset: int) -> tuple[Sequence, DocumentOutcome]:
     if clock <= sequence.last_commit or clock <= sequence.max_continue:
-        return sequence, Outcome.CONTINUE_DUPLICATE
+        return sequence, DocumentOutcome.CONTINUE_DUPLICATE
     if sequence.is_open:
-        return Sequence(sequence.last_commit, clock, sequence.begin), Outcome.CONTINUE_EXTENDS
-    return Sequence(sequence.last_commit, clock, offset), Outcome.CONTINUE_BEGINS
+        return Sequence(sequence.last_commit, clock, sequence.begin), DocumentOutcome.CONTINUE_EXTENDS
+    return Sequence(sequence.last_commit, clock, offset), DocumentOutcome.CONTINUE_BEGINS
 
 
-def _ack(sequence: Sequence, clock: int) -> tuple[Sequence, Outcome]:
+def _ack(sequence: Sequence, clock: int) -> tuple[Sequence, DocumentOutcome]:
     if clock <= sequence.last_commit:
         if not sequence.is_open:
-            return sequence, Outcome.ACK_DUPLICATE
+            return sequence, DocumentOutcome.ACK_DUPLICATE
         cleanly = clock == sequence.last_commit
         return Sequence(sequence.last_commit), (
-            Outcome.ACK_CLEANLY_ROLLS_BACK if cleanly else Outcome.ACK_DEEP_ROLLS_BACK
+            DocumentOutcome.ACK_CLEANLY_ROLLS_BACK if cleanly else DocumentOutcome.ACK_DEEP_ROLLS_BACK
         )
     if not sequence.is_open:
-        return Sequence(clock), Outcome.ACK_EMPTY
+        return Sequence(clock), DocumentOutcome.ACK_EMPTY
     if sequence.max_continue > clock:
         raise PartialCommit(
             f"the ack with clock {clock} commits only a part of the transaction from offset "
             f"{sequence.begin} up to clock {sequence.max_continue}"
         )
-    return Sequence(clock), Outcome.ACK_COMMITS
+    return Sequence(clock), DocumentOutcome.ACK_COMMITS

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.errors import DefinitionError, MissingPackage
+from penstock.core.packages import need
+from penstock.errors import DefinitionError
 
 Check = Callable[[Any], str | None]
 """Why a document does not fulfil the schema; None if it does."""
@@ -13,12 +14,9 @@ Check = Callable[[Any], str | None]
 
 def validator(schema: Mapping[str, Any]) -> Check:
     """A check of documents; `DefinitionError` if the schema itself is wrong."""
-    try:
-        import jsonschema_rs
-    except ImportError as error:
-        raise MissingPackage(
-            "a JSON schema needs jsonschema-rs", hint="pip install 'penstock[journals]'"
-        ) from error
+    need("journals", "a JSON schema")
+    import jsonschema_rs
+
     try:
         compiled = jsonschema_rs.validator_for(dict(schema))
     except ValueError as error:

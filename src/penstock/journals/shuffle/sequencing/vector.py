@@ -15,8 +15,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from penstock.journals.uuids import Flag
-from penstock.shuffle.sequencing import BadSequence, Outcome, Sequence, step, step_dropping
+from penstock.journals.format.uuids import Flag
+from penstock.journals.shuffle.sequencing.sequencing import (
+    BadSequence,
+    DocumentOutcome,
+    Sequence,
+    step,
+    step_dropping,
+)
 
 Column: TypeAlias = npt.NDArray[Any]
 
@@ -27,8 +33,12 @@ SETTLED = 1
 OPEN = 2
 """In a transaction that is open at the end; if it is committed later, a `Replay` says so."""
 
-_WAIT = {Outcome.CONTINUE_BEGINS, Outcome.CONTINUE_EXTENDS}
-_CLOSE = {Outcome.ACK_COMMITS, Outcome.ACK_CLEANLY_ROLLS_BACK, Outcome.ACK_DEEP_ROLLS_BACK}
+_WAIT = {DocumentOutcome.CONTINUE_BEGINS, DocumentOutcome.CONTINUE_EXTENDS}
+_CLOSE = {
+    DocumentOutcome.ACK_COMMITS,
+    DocumentOutcome.ACK_CLEANLY_ROLLS_BACK,
+    DocumentOutcome.ACK_DEEP_ROLLS_BACK,
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +76,7 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Decision:
+class DocumentDecisions:
     """What becomes of each document: its ``verdict``, and the clock of its ``commit``, 0 unless settled.
 
     ``after`` is where each group stands now; ``replays`` are sorted by group. ``dropped`` are the groups, and
@@ -86,7 +96,7 @@ def decide(
     names: Callable[[int], tuple[str, int]] | None = None,
     *,
     drops: bool = False,
-) -> Decision:
+) -> DocumentDecisions:
     """What becomes of each document, for groups that stand at ``before``.
 
     ``names`` gives journal and producer of a group, for the error about one whose documents form no
@@ -94,7 +104,7 @@ def decide(
     open there is dropped.
     """
     count = len(documents.group)
-    decision = Decision(np.zeros(count, np.uint8), np.zeros(count, np.uint64), list(before), [], [])
+    decision = DocumentDecisions(np.zeros(count, np.uint8), np.zeros(count, np.uint64), list(before), [], [])
     bounds = _Bounds.of(before)
     rows = _without_repetitions(documents, bounds, _by_group(documents.group, len(before)))
     if not len(rows):
@@ -214,7 +224,7 @@ def _without_repetitions(
     return rows[news > ahead]
 
 
-def _settle(decision: Decision, runs: _Runs) -> None:
+def _settle(decision: DocumentDecisions, runs: _Runs) -> None:
     """Verdicts of all documents as they are in orderly runs."""
     count = len(runs.rows)
     numbers = np.arange(count)
@@ -229,7 +239,7 @@ def _settle(decision: Decision, runs: _Runs) -> None:
     decision.commit[runs.rows] = np.where(verdict == SETTLED, clock, np.uint64(0))
 
 
-def _move_on(decision: Decision, runs: _Runs, orderly: npt.NDArray[np.intp]) -> None:
+def _move_on(decision: DocumentDecisions, runs: _Runs, orderly: npt.NDArray[np.intp]) -> None:
     """Where orderly runs leave their groups, and the replays that their first acks ask for."""
     numbers = np.arange(len(runs.rows))
     closes = runs.flag != Flag.CONTINUE
@@ -261,7 +271,7 @@ def _move_on(decision: Decision, runs: _Runs, orderly: npt.NDArray[np.intp]) -> 
 
 
 def _walk(
-    decision: Decision, documents: Documents, group: int, rows: npt.NDArray[np.intp], drops: bool
+    decision: DocumentDecisions, documents: Documents, group: int, rows: npt.NDArray[np.intp], drops: bool
 ) -> None:
     """Decide on one group's documents with `step`."""
     sequence = decision.after[group]
@@ -280,10 +290,10 @@ def _walk(
             waiting, earlier = [], None
         if outcome in _WAIT:
             waiting.append(number)
-        elif outcome is Outcome.COMMITTED:
+        elif outcome is DocumentOutcome.COMMITTED:
             verdicts[number], commits[number] = SETTLED, clock
         elif outcome in _CLOSE:
-            if outcome is Outcome.ACK_COMMITS:
+            if outcome is DocumentOutcome.ACK_COMMITS:
                 for each in waiting:
                     verdicts[each], commits[each] = SETTLED, clock
                 if earlier is not None:

@@ -1,19 +1,40 @@
-"""Where a slice stands in a journal: how far it was read, and what each producer has left open."""
+"""Where a slice stands in a journal: how far it was read, and what each producer has left open.
+
+A producer is remembered so that repetitions are known as such. Where many come and go, those with nothing
+open that wrote nothing for a day, by the clocks in the journal itself, are forgotten. Of them only one clock
+stays, up to which they have committed: see `JournalPosition.forgotten`. A producer that is not known and
+comes with a later clock cannot be a repetition, and an ack of it with an earlier one commits nothing. Any
+other document of it with an earlier clock may be one or not: it is refused.
+
+Journals that are gone are forgotten in the same way, and of all of a source one clock stays. A journal that
+appears after that may be one of them, and begins with this clock: see `JournalPosition.floor`.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
-from penstock.shuffle.frontier import LARGEST_CLOCK, LARGEST_OFFSET, Mark
-from penstock.shuffle.parsing import bad, integer, listed, versioned
-from penstock.shuffle.runs import RunFile
-from penstock.shuffle.sequencing import Sequence
+from penstock.journals.format.uuids import SECOND
+from penstock.journals.shuffle.queues.run_files import RunFile
+from penstock.journals.shuffle.sequencing.parsing import (
+    LARGEST_CLOCK,
+    LARGEST_OFFSET,
+    bad,
+    integer,
+    listed,
+    versioned,
+)
+from penstock.journals.shuffle.sequencing.sequencing import Sequence
+from penstock.journals.shuffle.visibility.frontier import Mark
 
 _VERSION = 1
 _PRODUCER = re.compile(r"[0-9a-f]{12}")
+_MANY = 64
+"""Up to so many producers, none is forgotten."""
+_DAY = 86_400 * SECOND
 
 
 class Track(NamedTuple):
@@ -45,12 +66,15 @@ def _newest(track: Track) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class JournalPosition:
     """The state of a journal: everything before ``offset`` was read.
 
     Of open transactions, nothing was handed on. ``left_out`` are documents that were not handed on because
     they were invalid, ``lost`` are bytes that were skipped because the journal has them no more. ``held`` are
-    transactions that are on their way, by producer.
+    transactions that are on their way, by producer. Producers that are not known have committed up to the
+    clock ``forgotten`` at the most, if they were ever there, and have left nothing open. ``floor`` is the
+    clock up to which documents may have been read before, since a journal of this name may have been gone
+    and forgotten.
     """
 
     offset: int = 0
@@ -58,14 +82,48 @@ class Position:
     left_out: int = 0
     lost: int = 0
     held: Mapping[int, Held] = field(default_factory=dict)
+    forgotten: int = 0
+    floor: int = 0
 
-    def without(self, lost: int) -> Position:
+    @property
+    def unknown(self) -> int:
+        """The clock up to which a producer that is not known may have been read."""
+        return max(self.forgotten, self.floor)
+
+    @property
+    def greatest(self) -> int:
+        """The clock above which no document was ever read."""
+        return max(self.clock, self.unknown)
+
+    def sequence(self, producer: int) -> Sequence:
+        """Where a producer stands, known or not."""
+        known = self.producers.get(producer)
+        return Sequence(self.unknown) if known is None else known.sequence
+
+    def without_old_producers(self) -> JournalPosition:
+        """The same without producers that need not be remembered, if there are many."""
+        if len(self.producers) <= _MANY:
+            return self
+        horizon = self.clock - _DAY
+        old = {
+            producer: each.sequence.last_commit
+            for producer, each in self.producers.items()
+            if not each.sequence.is_open
+            and each.sequence.last_commit <= horizon
+            and producer not in self.held
+        }
+        if not old:
+            return self
+        kept = {producer: each for producer, each in self.producers.items() if producer not in old}
+        return replace(self, producers=kept, forgotten=max(self.forgotten, *old.values()))
+
+    def without(self, lost: int) -> JournalPosition:
         """Behind bytes that are gone. What was open is dropped: its ack may have been there."""
         producers = {
             producer: Track(Sequence(each.sequence.last_commit), each.end)
             for producer, each in self.producers.items()
         }
-        return Position(self.offset + lost, producers, self.left_out, self.lost + lost)
+        return replace(self, offset=self.offset + lost, producers=producers, lost=self.lost + lost, held={})
 
     @property
     def clock(self) -> int:
@@ -79,6 +137,10 @@ class Position:
         }
         body: dict[str, Any] = {"offset": self.offset, "producers": producers}
         body |= {"left_out": self.left_out, "lost": self.lost}
+        if self.forgotten:
+            body["forgotten"] = self.forgotten
+        if self.floor:
+            body["floor"] = self.floor
         if self.held:
             body["held"] = {
                 f"{producer:012x}": [each.at, each.after, [file.to_json() for file in each.files]]
@@ -92,14 +154,18 @@ class Position:
         if found is None:
             return cls()
         keys = {"offset", "producers", "left_out", "lost"}
-        is_held = isinstance(found, dict) and "held" in found
-        body = versioned(found, "a position", _VERSION, keys | {"held"} if is_held else keys)
+        keys |= {"held", "forgotten", "floor"} & found.keys() if isinstance(found, dict) else set()
+        body = versioned(found, "a position", _VERSION, keys)
         tracks = {producer: _track(entry) for producer, entry in _by_producer(body["producers"])}
         held = {producer: _held(entry) for producer, entry in _by_producer(body.get("held", {}))}
         if not all(producer in tracks and tracks[producer].sequence.is_open for producer in held):
             raise bad("a transaction is held that is not open")
         left_out, lost = (integer(body[name], name, LARGEST_OFFSET) for name in ("left_out", "lost"))
-        return cls(integer(body["offset"], "an offset", LARGEST_OFFSET), tracks, left_out, lost, held)
+        forgotten, floor = (
+            integer(body.get(name, 0), "a clock", LARGEST_CLOCK) for name in ("forgotten", "floor")
+        )
+        offset = integer(body["offset"], "an offset", LARGEST_OFFSET)
+        return cls(offset, tracks, left_out, lost, held, forgotten, floor)
 
 
 def _by_producer(found: Any) -> Iterator[tuple[int, Any]]:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Self
 
 from penstock.errors import JournalGap
 from penstock.journals import Chunk, JournalReader
-from penstock.journals.fragments import plan
-from penstock.shuffle.columns import Piece
+from penstock.journals.format.fragments import plan
+from penstock.journals.shuffle.sequencing.columns import JournalLines
 from penstock.sources.hosting import Host, Key
 from penstock.sources.journals import JournalSource
 
 if TYPE_CHECKING:
-    from penstock.journals.journals import Survey
-    from penstock.sources.parts import PartName
+    from penstock.journals.reader.journals import Survey
+    from penstock.sources.base import PartName
 
 _log = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ class Readers:
         found = sum(max(0, min(gap.end, end) - gap.begin) for gap in gaps)
         return found + max(0, end - max(known, begin))
 
-    def again(self, read: PartName, begin: int, end: int, size: int) -> Iterator[Piece]:
+    def again(self, read: PartName, begin: int, end: int, size: int) -> Iterator[JournalLines]:
         """The lines from ``begin`` to ``end`` once more, and maybe a few after them.
 
         Bytes that are gone are an error unless the source skips them.
@@ -163,7 +163,7 @@ class Readers:
                         left="the epoch was not committed, and is tried again",
                         hint="bring back the fragments that are missing",
                     )
-                yield Piece(read.part, chunk.begin, chunk.data)
+                yield JournalLines(read.part, chunk.begin, chunk.data)
                 begin = chunk.end
         finally:
             reader.close()

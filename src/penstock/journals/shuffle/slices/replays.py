@@ -15,14 +15,14 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from penstock.shuffle import vector
-from penstock.shuffle.columns import Lines, Piece
-from penstock.shuffle.groups import Groups, ack_of
-from penstock.shuffle.positions import Held, Position
-from penstock.shuffle.readers import Readers
-from penstock.shuffle.runs import RunFile
-from penstock.shuffle.vector import Replay
-from penstock.sources.parts import PartName
+from penstock.journals.shuffle.queues.run_files import RunFile
+from penstock.journals.shuffle.sequencing import vector
+from penstock.journals.shuffle.sequencing.columns import JournalLines, Lines
+from penstock.journals.shuffle.sequencing.groups import Groups, ack_of
+from penstock.journals.shuffle.sequencing.vector import Replay
+from penstock.journals.shuffle.slices.positions import Held, JournalPosition
+from penstock.journals.shuffle.slices.readers import Readers
+from penstock.sources.base import PartName
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Choose: TypeAlias = Callable[[Lines], tuple[Array, Array, Array]]
@@ -38,7 +38,7 @@ class HandOn(Protocol):
     """Writes what is picked from pieces; the journals of documents that were left out, one name for each."""
 
     def __call__(
-        self, source: str, pieces: list[Piece], choose: Choose, hold: Hashable = None
+        self, source: str, pieces: list[JournalLines], choose: Choose, hold: Hashable = None
     ) -> list[str]: ...
 
 
@@ -49,7 +49,7 @@ class Replays:
     """
 
     def __init__(
-        self, readers: Readers, positions: dict[PartName, Position], hand_on: HandOn, limit: int
+        self, readers: Readers, positions: dict[PartName, JournalPosition], hand_on: HandOn, limit: int
     ) -> None:
         self._readers = readers
         self._positions = positions
@@ -123,7 +123,7 @@ class Replays:
     def all(self, source: str, groups: Groups, replays: list[Replay]) -> list[str]:
         """Read transactions again from their begin, and hand on what was read of them before this call."""
         out: list[str] = []
-        pieces: list[Piece] = []
+        pieces: list[JournalLines] = []
         spans: dict[PartName, tuple[int, int]] = {}
         going: dict[int, Replay] = {}
         for replay in (self._rest(groups, each) for each in replays):
@@ -160,7 +160,7 @@ class Replays:
             self._lose(read, lacking)
         return lacking > 0
 
-    def _again(self, read: PartName, begin: int, end: int) -> Iterator[Piece]:
+    def _again(self, read: PartName, begin: int, end: int) -> Iterator[JournalLines]:
         """The bytes of a journal once more; what is lost of them is counted."""
         at = begin
         for piece in self._readers.again(read, begin, end, BLOCK):

@@ -12,26 +12,28 @@ from __future__ import annotations
 import heapq
 import logging
 import time
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from penstock.errors import BadInput, PenstockError
-from penstock.journals.uuids import SECOND, Flag, clock_time
-from penstock.shuffle import vector
-from penstock.shuffle.columns import Lines, Piece
-from penstock.shuffle.frontier import LARGEST_CLOCK, LARGEST_OFFSET, Frontier, Mark, farther
-from penstock.shuffle.groups import Groups, hints_of, open_from
-from penstock.shuffle.positions import Held, Position, Track
-from penstock.shuffle.readers import Readers
-from penstock.shuffle.replays import BLOCK, Choose, Replays
-from penstock.shuffle.rows import RowMaker
-from penstock.shuffle.runs import RunFile, RunWriter, Settled
+from penstock.errors import BadInput
+from penstock.journals.format.uuids import SECOND, clock_time
+from penstock.journals.shuffle.queues.rows import RowMaker
+from penstock.journals.shuffle.queues.run_files import RunFile, RunWriter, Settled
+from penstock.journals.shuffle.sequencing import vector
+from penstock.journals.shuffle.sequencing.columns import JournalLines, Lines
+from penstock.journals.shuffle.sequencing.groups import Groups, forgotten, may_be_repeated, open_from
+from penstock.journals.shuffle.sequencing.parsing import LARGEST_CLOCK, LARGEST_OFFSET
+from penstock.journals.shuffle.slices.hinting import Hints
+from penstock.journals.shuffle.slices.positions import Held, JournalPosition, Track
+from penstock.journals.shuffle.slices.readers import Readers
+from penstock.journals.shuffle.slices.replays import BLOCK, Choose, Replays
+from penstock.journals.shuffle.visibility.frontier import Frontier, Mark, farther
+from penstock.sources.base import PartName
 from penstock.sources.journals import JournalSource
-from penstock.sources.parts import PartName
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -68,19 +70,20 @@ class Slice:
         self._limits = limits
         self._now = now
         self._readers = Readers(sources)
-        self._before: dict[PartName, Position] = {}
-        self._positions: dict[PartName, Position] = {}
+        self._before: dict[PartName, JournalPosition] = {}
+        self._positions: dict[PartName, JournalPosition] = {}
         self._stopped: set[PartName] = set()
+        self._early: set[PartName] = set()
         self._deadline = 0.0
         self._replays = Replays(self._readers, self._positions, self._hand_on_again, max(limits.bytes, BLOCK))
         self._marks: dict[tuple[str, int], Mark] = {}
-        self._hints: dict[str, dict[tuple[str, int], int]] = {}
+        self._hints = Hints(sources)
         self.bytes = 0
         self.rows = 0
         self._waiting: set[PartName] = set()
 
     @property
-    def positions(self) -> dict[PartName, Position]:
+    def positions(self) -> dict[PartName, JournalPosition]:
         """Where the journals stand that were read, once the runs are written."""
         moved = {read: at for read, at in self._positions.items() if at != self._before[read]}
         for (read, producer), each in self._replays.held.items():
@@ -101,6 +104,11 @@ class Slice:
         return frozenset(self._waiting | self._stopped)
 
     @property
+    def behind(self) -> frozenset[PartName]:
+        """Those of them of which there is more to read now: what is too new does not count as written yet."""
+        return self.unasked - self._early
+
+    @property
     def unfinished(self) -> Mapping[PartName, int]:
         """Where lines begin at the end of journals whose ends are not there yet."""
         return self._readers.unfinished
@@ -109,12 +117,14 @@ class Slice:
     def progress(self) -> Frontier:
         """The marks of producers that moved, and of those that acks hint at."""
         marks = dict(self._marks)
-        for journal, mark in self._hinted():
+        for journal, mark in self._hints.marks():
             key = journal, mark.producer
             marks[key] = farther(marks[key], mark) if key in marks else mark
-        return Frontier.of((journal, mark) for (journal, _), mark in marks.items())
+        return Frontier.of(
+            ((journal, mark) for (journal, _), mark in marks.items()), joint=self._hints.joints()
+        )
 
-    def read(self, positions: Mapping[PartName, Position]) -> None:
+    def read(self, positions: Mapping[PartName, JournalPosition]) -> None:
         """Read the journals on, until they have nothing more or a limit is reached."""
         self._before = dict(positions)
         self._positions.update(positions)
@@ -143,7 +153,7 @@ class Slice:
     def _read_block(self, waiting: list[tuple[int, PartName]]) -> None:
         """Read a piece of each journal, those that are behind first, until there is enough to work on."""
         size = max(_PIECE, BLOCK // len(waiting))
-        pieces: dict[str, list[Piece]] = {}
+        pieces: dict[str, list[JournalLines]] = {}
         came: list[PartName] = []
         gathered = 0
         while waiting and gathered < BLOCK and len(came) < _PIECES:
@@ -163,16 +173,16 @@ class Slice:
             if read not in self._stopped:
                 heapq.heappush(waiting, (self._positions[read].clock, read))
 
-    def _piece(self, read: PartName, size: int) -> Piece | None:
+    def _piece(self, read: PartName, size: int) -> JournalLines | None:
         before = self._positions[read]
         chunk, lost = self._readers.next(read, before.offset, size)
         if lost:
             self._positions[read] = before.without(lost)
-        return None if chunk is None else Piece(read.part, chunk.begin, chunk.data)
+        return None if chunk is None else JournalLines(read.part, chunk.begin, chunk.data)
 
     # what becomes of documents
 
-    def _take(self, source: str, pieces: list[Piece]) -> int:
+    def _take(self, source: str, pieces: list[JournalLines]) -> int:
         """Sequence what was read; how many bytes of it do not have to wait."""
         lines = self._makers[source].parser.parse(pieces)
         lines, ends = self._in_time(source, lines, pieces)
@@ -181,8 +191,10 @@ class Slice:
         left_out: list[str] = []
         if postponed := self._replays.postponed(lines, groups, decision.replays):
             left_out += self._replays.some(source, groups, list(postponed.values()))
+            self._early -= {groups.reads[replay.group] for replay in postponed.values()}
             lines = self._stop_at(source, lines, np.array(sorted(postponed)), ends)
             groups, decision = self._decided(source, lines)
+        left_out += self._forgotten(source, lines, groups)
         for group, wrong in decision.dropped:
             _log.warning("%s; the transaction is skipped", wrong.told(*groups.name(group)).what)
             left_out.append(groups.reads[group].part)
@@ -195,17 +207,28 @@ class Slice:
         if whole:
             left_out += self._replays.all(source, groups, whole)
         self._note(source, lines, groups, decision, ends, left_out)
-        self._note_hints(source, lines, groups)
+        self._hints.note(source, lines, groups)
         return sum(ends[piece.journal] - piece.begin for piece in pieces)
 
-    def _decided(self, source: str, lines: Lines) -> tuple[Groups, vector.Decision]:
+    def _forgotten(self, source: str, lines: Lines, groups: Groups) -> list[str]:
+        """The journals of documents of which nobody knows whether they were read before, a name for each."""
+        old = forgotten(lines, groups, self._positions).tolist()
+        if not old:
+            return []
+        error = may_be_repeated(lines, groups, self._positions, old[0])
+        if self._sources[source].on_disorder != "skip":
+            raise error
+        _log.warning("%s; %d such documents are skipped", error.what, len(old))
+        return [lines.journals[number] for number in lines.journal[old].tolist()]
+
+    def _decided(self, source: str, lines: Lines) -> tuple[Groups, vector.DocumentDecisions]:
         groups = Groups.of(source, lines, self._positions)
         stamps = lines.stamps
         documents = vector.Documents(groups.group, stamps.flag, stamps.clock, lines.offset)
         drops = self._sources[source].on_disorder == "skip"
         return groups, vector.decide(documents, groups.before, groups.name, drops=drops)
 
-    def _in_time(self, source: str, lines: Lines, pieces: list[Piece]) -> tuple[Lines, dict[str, int]]:
+    def _in_time(self, source: str, lines: Lines, pieces: list[JournalLines]) -> tuple[Lines, dict[str, int]]:
         """The documents whose delay has passed, and where each journal was read up to.
 
         A journal is cut at the first that must wait.
@@ -218,9 +241,12 @@ class Slice:
         early = np.flatnonzero(lines.stamps.clock > np.uint64(max(limit, 0)))
         if not len(early):
             return lines, ends
+        self._early |= {PartName(source, lines.journals[n]) for n in np.unique(lines.journal[early]).tolist()}
         return self._stop_at(source, lines, early, ends), ends
 
-    def _without_tails(self, source: str, lines: Lines, pieces: list[Piece], ends: dict[str, int]) -> Lines:
+    def _without_tails(
+        self, source: str, lines: Lines, pieces: list[JournalLines], ends: dict[str, int]
+    ) -> Lines:
         """The lines without the ends of pieces from where on a transaction is open, if these are short.
 
         They are put back, and read together with what follows, instead of again when the ack is found.
@@ -272,7 +298,7 @@ class Slice:
         return out
 
     def _hand_on_again(
-        self, source: str, pieces: list[Piece], choose: Choose, hold: Hashable = None
+        self, source: str, pieces: list[JournalLines], choose: Choose, hold: Hashable = None
     ) -> list[str]:
         """Write what ``choose`` picks from pieces that were read again; the journals of what was left out."""
         lines = self._makers[source].parser.parse(pieces)
@@ -295,7 +321,7 @@ class Slice:
         source: str,
         lines: Lines,
         groups: Groups,
-        decision: vector.Decision,
+        decision: vector.DocumentDecisions,
         ends: Mapping[str, int],
         left_out: list[str],
     ) -> None:
@@ -304,10 +330,16 @@ class Slice:
         moved: dict[str, dict[int, Track]] = {}
         columns = (groups.reads, groups.producers, groups.before, decision.after, last.tolist())
         for read, producer, known, sequence, end in zip(*columns, strict=True):
+            at = self._positions[read]
+            if sequence == known and producer not in at.producers:
+                continue
             track = Track(sequence, end)
             moved.setdefault(read.part, {})[producer] = track
             if sequence != known:
-                self._mark(str(read), track.mark(producer))
+                mark = track.mark(producer)
+                # A clock up to which others were forgotten is no commit of this one.
+                is_told = sequence.last_commit != known.last_commit or known.last_commit > at.unknown
+                self._mark(str(read), mark if is_told else mark._replace(last_commit=0))
         for journal, end in ends.items():
             read = PartName(source, journal)
             before = self._positions[read]
@@ -317,30 +349,7 @@ class Slice:
                 producers={**before.producers, **moved.get(journal, {})},
                 held=_still_held(before, moved.get(journal, {})),
                 left_out=before.left_out + left_out.count(journal),
-            )
-
-    def _note_hints(self, source: str, lines: Lines, groups: Groups) -> None:
-        """The hints of acks that commit something. A hint names a journal below the same root."""
-        known = np.array([each.last_commit for each in groups.before], np.uint64)
-        is_new = (lines.stamps.flag == Flag.ACK) & (lines.stamps.clock > known[groups.group])
-        found = self._hints.setdefault(source, {})
-        for number in np.flatnonzero(is_new).tolist():
-            try:
-                for key, clock in hints_of(lines.line(number)):
-                    if clock > found.get(key, 0):
-                        found[key] = clock
-            except PenstockError as error:
-                raise type(error)(f"{lines.where(number)}: {error.what}", hint=error.hint) from error
-
-    def _hinted(self) -> Iterator[tuple[str, Mark]]:
-        """What acks hint at, for all sources of their cohort that read the journal."""
-        for source, found in self._hints.items():
-            own = self._sources[source]
-            for name, other in self._sources.items():
-                if other.cohort == own.cohort and other.journals == own.journals:
-                    for (journal, producer), clock in found.items():
-                        if other.matches(journal):
-                            yield f"{name}/{journal}", Mark(producer, 0, clock, 0)
+            ).without_old_producers()
 
     def _mark(self, journal: str, mark: Mark) -> None:
         key = journal, mark.producer
@@ -348,7 +357,7 @@ class Slice:
         self._marks[key] = mark if before is None else farther(before, mark)
 
 
-def _settled(groups: Groups, decision: vector.Decision, broken: list[vector.Replay]) -> Array:
+def _settled(groups: Groups, decision: vector.DocumentDecisions, broken: list[vector.Replay]) -> Array:
     """Which documents are committed, without those of transactions whose begin is gone."""
     settled: Array = decision.verdict == vector.SETTLED
     for each in broken:
@@ -356,7 +365,7 @@ def _settled(groups: Groups, decision: vector.Decision, broken: list[vector.Repl
     return settled
 
 
-def _still_held(before: Position, moved: Mapping[int, Track]) -> Mapping[int, Held]:
+def _still_held(before: JournalPosition, moved: Mapping[int, Track]) -> Mapping[int, Held]:
     """What is held of transactions that are still on their way."""
     return {
         producer: each

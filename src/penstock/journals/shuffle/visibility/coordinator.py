@@ -1,4 +1,4 @@
-"""The session: takes the progress of all slices, and says which documents the queues show next.
+"""The coordinator: takes the progress of all slices, and says which documents the queues show next.
 
 It is a pure function of what an epoch committed. Every member computes it, and comes to the same; the one
 whose turn it is writes down what the next epoch goes on from.
@@ -10,20 +10,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from penstock.shuffle import checkpoints
-from penstock.shuffle.checkpoints import Clocks, Pipeline, Ready
-from penstock.shuffle.frontier import (
-    LARGEST_OFFSET,
+from penstock.journals.shuffle.queues.run_files import RunFile
+from penstock.journals.shuffle.sequencing.parsing import LARGEST_OFFSET, bad, integer, listed, text, versioned
+from penstock.journals.shuffle.visibility import cuts as cutting
+from penstock.journals.shuffle.visibility.cuts import Clocks, Cuts, ReadyCut
+from penstock.journals.shuffle.visibility.frontier import (
     Frontier,
     Mark,
     drain,
     gather,
+    joint_key,
+    joint_to_json,
     project_unresolved_hints,
     reduce,
     unresolved,
+    with_joint,
 )
-from penstock.shuffle.parsing import bad, integer, listed, text, versioned
-from penstock.shuffle.runs import RunFile
+from penstock.journals.shuffle.visibility.joint import Joint
 
 _VERSION = 1
 _CHUNK = 1 << 12
@@ -33,7 +36,7 @@ CohortOf = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class SliceReport:
     """What the slices of one member did in an epoch. Names in ``progress`` begin with that of a source.
 
     ``held`` are the files of transactions that are on their way, of all its journals and also of epochs
@@ -52,18 +55,19 @@ class Report:
             "progress": list(drain(self.progress, _CHUNK)),
             "files": [file.to_json() for file in self.files],
             **({"held": [file.to_json() for file in self.held]} if self.held else {}),
+            **joint_to_json(self.progress),
         }
 
     @classmethod
     def from_json(cls, found: Any) -> Self:
         keys = {"epoch", "progress", "files"}
-        is_held = isinstance(found, dict) and "held" in found
-        body = versioned(found, "a report", _VERSION, keys | {"held"} if is_held else keys)
+        keys |= {"held"} if isinstance(found, dict) and "held" in found else set()
+        body = versioned(found, "a report", _VERSION, keys | joint_key(found))
         files, held = (
             tuple(RunFile.from_json(each) for each in listed(body.get(name, []), "run files"))
             for name in ("files", "held")
         )
-        progress = gather(listed(body["progress"], "progress"))
+        progress = with_joint(gather(listed(body["progress"], "progress")), body)
         return cls(integer(body["epoch"], "an epoch", LARGEST_OFFSET), progress, files, held)
 
 
@@ -77,7 +81,7 @@ class Promotion:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class ShuffleState:
     """Where the shuffle of a stream stands.
 
     Reports of epochs up to ``taken`` are in it. ``waiting`` are run files with documents that are not visible
@@ -85,7 +89,7 @@ class Session:
     """
 
     taken: int = 0
-    pipelines: Mapping[str, Pipeline] = field(default_factory=dict)
+    cuts: Mapping[str, Cuts] = field(default_factory=dict)
     waiting: tuple[RunFile, ...] = ()
     spent: tuple[str, ...] = ()
 
@@ -93,68 +97,68 @@ class Session:
     def awaited(self) -> Frontier:
         """The marks with hints that were not reached yet."""
         found = Frontier()
-        for pipeline in self.pipelines.values():
-            for each in (pipeline.unresolved, pipeline.progressed):
+        for some in self.cuts.values():
+            for each in (some.unresolved, some.progressed):
                 if each is not None:
                     found = reduce(found, project_unresolved_hints(each))
         return found
 
     @property
     def blocking(self) -> Frontier:
-        """Those of them that checkpoints wait for now."""
+        """Those of them that cuts wait for now."""
         found = Frontier()
-        for pipeline in self.pipelines.values():
-            if pipeline.unresolved is not None:
-                found = reduce(found, project_unresolved_hints(pipeline.unresolved))
+        for each in self.cuts.values():
+            if each.unresolved is not None:
+                found = reduce(found, project_unresolved_hints(each.unresolved))
         return found
 
     def stalled(self, now: float, after: float) -> list[tuple[str, int, int, float]]:
         """Journal, producer, clock and seconds of the hints that were not reached for ``after`` seconds."""
-        return [each for p in self.pipelines.values() for each in checkpoints.stalled(p, now, after)]
+        return [each for p in self.cuts.values() for each in cutting.stalled(p, now, after)]
 
     def to_json(self) -> dict[str, Any]:
         return {
             "version": _VERSION,
             "taken": self.taken,
-            "pipelines": {name: pipeline.to_json() for name, pipeline in sorted(self.pipelines.items())},
+            "pipelines": {name: cuts.to_json() for name, cuts in sorted(self.cuts.items())},
             "waiting": [file.to_json() for file in self.waiting],
             "spent": list(self.spent),
         }
 
     @classmethod
     def from_json(cls, found: Any) -> Self:
-        body = versioned(found, "a session", _VERSION, {"taken", "pipelines", "waiting", "spent"})
+        # In files, cuts are called pipelines.
+        keys = {"taken", "pipelines", "waiting", "spent"}
+        body = versioned(found, "the state of a shuffle", _VERSION, keys)
         if not isinstance(body["pipelines"], dict):
-            raise bad("the pipelines of a session are no object")
-        pipelines = {name: Pipeline.from_json(each) for name, each in body["pipelines"].items()}
+            raise bad("the cuts of a shuffle are no object")
+        cuts = {name: Cuts.from_json(each) for name, each in body["pipelines"].items()}
         waiting = tuple(RunFile.from_json(each) for each in listed(body["waiting"], "run files"))
         taken = integer(body["taken"], "an epoch", LARGEST_OFFSET)
         spent = tuple(text(path, "a path") for path in listed(body["spent"], "paths"))
-        return cls(taken, pipelines, waiting, spent)
+        return cls(taken, cuts, waiting, spent)
 
 
 def advance(
-    session: Session, reports: Iterable[Report], epoch: int, now: float, cohort_of: CohortOf
-) -> tuple[Session, tuple[Promotion, ...]]:
-    """The session after the reports that ``epoch`` committed, and what the next epoch shows.
+    state: ShuffleState, reports: Iterable[SliceReport], epoch: int, now: float, cohort_of: CohortOf
+) -> tuple[ShuffleState, tuple[Promotion, ...]]:
+    """The state of the shuffle after the reports that ``epoch`` committed, and what the next epoch shows.
 
     Reports that were taken before do no harm.
     """
-    fresh = [report for report in reports if report.epoch > session.taken]
-    waiting = (*session.waiting, *(file for report in fresh for file in report.files))
+    fresh = [report for report in reports if report.epoch > state.taken]
+    waiting = (*state.waiting, *(file for report in fresh for file in report.files))
     progress = _by_cohort((report.progress for report in fresh), cohort_of)
-    names = sorted({*session.pipelines, *progress, *(cohort_of(file.source) for file in waiting)})
-    pipelines, promotions = {}, list[Promotion]()
+    names = sorted({*state.cuts, *progress, *(cohort_of(file.source) for file in waiting)})
+    cuts, promotions = {}, list[Promotion]()
     for name in names:
-        before = session.pipelines.get(name, Pipeline())
-        pipelines[name], ready = checkpoints.advance(
-            before, progress.get(name, Frontier()), max(epoch, 1), now
-        )
+        before = state.cuts.get(name, Cuts())
+        cuts[name], ready = cutting.advance(before, progress.get(name, Frontier()), max(epoch, 1), now)
         if ready is not None:
             promotions += _promoted(ready, [file for file in waiting if cohort_of(file.source) == name])
     spent = {each.file.record.path for each in promotions if each.ahead is None}
     left = tuple(file for file in waiting if file.record.path not in spent)
-    return Session(epoch, pipelines, left, tuple(sorted(spent))), tuple(promotions)
+    return ShuffleState(epoch, cuts, left, tuple(sorted(spent))), tuple(promotions)
 
 
 def reached(awaited: Frontier, commits: Callable[[str, int], int], told: Frontier | None = None) -> Frontier:
@@ -175,7 +179,7 @@ def reached(awaited: Frontier, commits: Callable[[str, int], int], told: Frontie
     return Frontier.of((journal, Mark(producer, commit)) for (journal, producer), commit in found.items())
 
 
-def _promoted(ready: Ready, files: Sequence[RunFile]) -> Iterator[Promotion]:
+def _promoted(ready: ReadyCut, files: Sequence[RunFile]) -> Iterator[Promotion]:
     for file in files:
         if file.epoch <= ready.upto:
             yield Promotion(file, ready.skip)
@@ -189,6 +193,12 @@ def _by_cohort(progress: Iterable[Frontier], cohort_of: CohortOf) -> dict[str, F
         split: dict[str, dict[str, tuple[Mark, ...]]] = {}
         for journal, marks in each.journals.items():
             split.setdefault(cohort_of(journal.partition("/")[0]), {})[journal] = marks
+        joint: dict[str, list[Joint]] = {}
+        for transaction in each.joint:
+            for name in split:
+                acks = (acks for acks in transaction if cohort_of(acks.journal.partition("/")[0]) == name)
+                joint.setdefault(name, []).append(tuple(acks))
         for name, journals in split.items():
-            found[name] = reduce(found.get(name, Frontier()), Frontier(journals))
+            progress_ = Frontier(journals, tuple(joint.get(name, ())))
+            found[name] = reduce(found.get(name, Frontier()), progress_)
     return found

@@ -11,13 +11,21 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
-from penstock.journals.uuids import producer_text
-from penstock.shuffle.parsing import bad, integer, listed, text, versioned
+from penstock.journals.format.uuids import producer_text
+from penstock.journals.shuffle.sequencing.parsing import (
+    LARGEST_CLOCK,
+    LARGEST_OFFSET,
+    LARGEST_PRODUCER,
+    bad,
+    integer,
+    listed,
+    text,
+    versioned,
+)
+from penstock.journals.shuffle.visibility.joint import Acks, Joint, gathered, joints_from_json
+from penstock.journals.shuffle.visibility.joint import joint as joint_of
 
 VERSION = 1
-LARGEST_PRODUCER = (1 << 48) - 1
-LARGEST_CLOCK = (1 << 64) - 1
-LARGEST_OFFSET = (1 << 63) - 1
 
 Chunk: TypeAlias = list[Any]
 """``[[[keep, suffix], [[producer, last commit, hinted commit, offset], …]], …]``: a journal's name is the
@@ -46,22 +54,25 @@ class Mark(NamedTuple):
 class Frontier:
     """Marks by journal. Journals and the producers within are sorted, whatever the order they were given in.
 
-    A journal without marks is left out; a producer that comes twice is a `ValueError`.
+    A journal without marks is left out; a producer that comes twice is a `ValueError`. ``joint`` lists the
+    transactions of several producers: those whose acks hint at acks of others.
     """
 
     journals: Mapping[str, tuple[Mark, ...]] = field(default_factory=dict)
+    joint: tuple[Joint, ...] = ()
 
     def __post_init__(self) -> None:
         found = {name: _sorted(name, self.journals[name]) for name in sorted(self.journals)}
         object.__setattr__(self, "journals", {name: marks for name, marks in found.items() if marks})
+        object.__setattr__(self, "joint", gathered(self.joint))
 
     @classmethod
-    def of(cls, marks: Iterable[tuple[str, Mark]]) -> Frontier:
+    def of(cls, marks: Iterable[tuple[str, Mark]], *, joint: Iterable[Joint] = ()) -> Frontier:
         """The frontier of marks with the journals that they are of."""
         found: dict[str, list[Mark]] = {}
         for journal, mark in marks:
             found.setdefault(journal, []).append(mark)
-        return cls({journal: tuple(each) for journal, each in found.items()})
+        return cls({journal: tuple(each) for journal, each in found.items()}, tuple(joint))
 
     def __iter__(self) -> Iterator[tuple[str, Mark]]:
         return ((journal, mark) for journal, marks in self.journals.items() for mark in marks)
@@ -71,14 +82,40 @@ class Frontier:
 
     def to_json(self) -> dict[str, Any]:
         journals = [[journal, list(map(_fields, marks))] for journal, marks in self.journals.items()]
-        return {"version": VERSION, "journals": journals}
+        return {"version": VERSION, "journals": journals, **joint_to_json(self)}
 
     @classmethod
     def from_json(cls, found: Any) -> Frontier:
         """What `to_json` gave; anything else is a `BadState` that says what is wrong with it."""
-        body = versioned(found, "a frontier", VERSION, {"journals"})
+        body = versioned(found, "a frontier", VERSION, {"journals"} | joint_key(found))
         entries = [listed(each, "a journal", 2) for each in listed(body["journals"], "the list of journals")]
-        return _strictly([(text(name, "the name of a journal"), _marks(marks)) for name, marks in entries])
+        named = [(text(name, "the name of a journal"), _marks(marks)) for name, marks in entries]
+        return with_joint(_strictly(named), body)
+
+
+def joint_key(found: Any) -> set[str]:
+    """The key of what `joint_to_json` gave, if it is there."""
+    return {"joint"} & found.keys() if isinstance(found, dict) else set()
+
+
+def joint_to_json(frontier: Frontier) -> dict[str, Any]:
+    return {"joint": [list(map(list, each)) for each in frontier.joint]} if frontier.joint else {}
+
+
+def with_joint(frontier: Frontier, body: Mapping[str, Any]) -> Frontier:
+    """The frontier with what `joint_to_json` gave.
+
+    Before, it was only written down whether there are such transactions: then all of it counts as one.
+    """
+    found = body.get("joint", [])
+    if found is not True:
+        return _ordered(dict(frontier.journals), gathered(joints_from_json(found)))
+    marks = (Acks(journal, m.producer, 0, max(m.last_commit, m.hinted_commit)) for journal, m in frontier)
+    return _ordered(dict(frontier.journals), gathered([joint_of(marks)]))
+
+
+def without_joint(frontier: Frontier) -> Frontier:
+    return _ordered(dict(frontier.journals))
 
 
 def reduce(left: Frontier, right: Frontier) -> Frontier:
@@ -87,21 +124,22 @@ def reduce(left: Frontier, right: Frontier) -> Frontier:
     for journal, marks in right.journals.items():
         merged[journal] = _merged(merged[journal], marks) if journal in merged else marks
     grew = len(merged) > len(left.journals)
-    return _ordered({name: merged[name] for name in sorted(merged)} if grew else merged)
+    joint = gathered(left.joint, right.joint) if left.joint and right.joint else left.joint or right.joint
+    return _ordered({name: merged[name] for name in sorted(merged)} if grew else merged, joint)
 
 
-def resolve_hints(checkpoint: Frontier, progress: Frontier) -> Frontier:
-    """The checkpoint with the hints that ``progress`` has fully reached.
+def resolve_hints(cut: Frontier, progress: Frontier) -> Frontier:
+    """The cut with the hints that ``progress`` has fully reached.
 
     Such a mark is committed exactly up to its hint, however far the progress is; its offset stays.
     """
     found = {}
-    for journal, marks in checkpoint.journals.items():
+    for journal, marks in cut.journals.items():
         found[journal] = marks
         if journal in progress.journals and not all(mark.is_resolved for mark in marks):
             reached = {mark.producer: mark.last_commit for mark in progress.journals[journal]}
             found[journal] = tuple(_resolved(mark, reached.get(mark.producer, 0)) for mark in marks)
-    return _ordered(found)
+    return _ordered(found, cut.joint)
 
 
 def project_unresolved_hints(frontier: Frontier) -> Frontier:
@@ -161,10 +199,11 @@ def gather(chunks: Iterable[Chunk]) -> Frontier:
     return _strictly(found)
 
 
-def _ordered(journals: dict[str, tuple[Mark, ...]]) -> Frontier:
+def _ordered(journals: dict[str, tuple[Mark, ...]], joint: tuple[Joint, ...] = ()) -> Frontier:
     """The frontier of journals and marks that are in order already: most of them are made from others."""
     frontier = object.__new__(Frontier)
     object.__setattr__(frontier, "journals", journals)
+    object.__setattr__(frontier, "joint", joint)
     return frontier
 
 

@@ -5,23 +5,33 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from penstock.errors import SqlError
-from penstock.gateway import types as pg
+from penstock.server.engine.planning.inlining import inlined
+from penstock.sql.parse.interval_input import DAY, Parts
+from penstock.sql.rules.core import Elements
+from penstock.types import postgres as pg
 
 _MOST_DIGITS = 38
+_SCALARS = (str, int, float, decimal.Decimal, dt.date, uuid.UUID)
+_LONGEST, _LONGEST_LIST = 1000, 20
+"""Letters of a text, and members of an array, that may stand in a statement."""
 
 
-def arguments(values: Sequence[object], count: int) -> dict[str, Any]:
-    """Arguments of a statement by name: ``p1``, ``p2`` …; NULL for those not given.
+def arguments(text: str, values: Sequence[object], count: int) -> tuple[str, dict[str, Any]]:
+    """The statement, and arguments of it by name: ``p1``, ``p2`` …; NULL for those not given.
 
     The text casts each to its type. What PySpark would convert by the rules of the machine's own time
     zone, or not at all, is handed over as text.
     """
     padded = [*values, *[None] * (count - len(values))]
-    return {f"p{number}": _argument(value) for number, value in enumerate(padded, 1)}
+    plain = {f"p{number}": _plain_or_array(value) for number, value in enumerate(padded, 1)}
+    text, left = inlined(text, plain)
+    return text, {name: _argument(value) for name, value in left.items()}
 
 
 def kinds_of(parameters: Sequence[int], values: Sequence[object]) -> list[str]:
@@ -90,25 +100,59 @@ def _shortest(value: decimal.Decimal) -> decimal.Decimal:
     return decimal.Decimal((sign, kept, ending)) if any(kept) else decimal.Decimal(0)
 
 
-def _argument(value: object) -> Any:
+def as_parts(value: object) -> Parts | None:
+    """An interval, however a client's protocol brings it; None if it is none."""
+    if isinstance(value, Parts):
+        return value
+    if isinstance(value, dt.timedelta):
+        micros = round(value / dt.timedelta(microseconds=1))
+        days = abs(micros) // DAY * (1 if micros >= 0 else -1)
+        return Parts(0, days, micros - days * DAY)
+    if isinstance(value, pa.MonthDayNano):
+        return Parts(value.months, value.days, value.nanoseconds // 1000)
+    return None
+
+
+def constants(values: Sequence[object], *, every: bool) -> dict[int, object]:
+    """Values that stand in the text, by number: intervals, which no type of Spark holds, and long arrays,
+    which may be lists of IN; with ``every``, all that some place of a statement may want as a constant.
+    """
+    found: dict[int, object] = {}
+    for number, value in enumerate(values, 1):
+        interval = as_parts(value)
+        if interval is not None:
+            found[number] = interval
+        elif isinstance(value, (list, tuple)) and len(value) > _LONGEST_LIST:
+            if all(each is None or isinstance(each, _SCALARS) for each in value):
+                found[number] = Elements(_plain(each) for each in value)
+        elif every and _is_short(value):
+            found[number] = list(value) if isinstance(value, (list, tuple)) else value
+    return found
+
+
+def _is_short(value: object) -> bool:
+    if isinstance(value, (list, tuple)):
+        return len(value) <= _LONGEST_LIST and all(isinstance(each, str) for each in value)
+    return isinstance(value, int) or (isinstance(value, str) and len(value) <= _LONGEST)
+
+
+def _plain_or_array(value: object) -> Any:
+    if isinstance(value, (list, tuple)) and as_parts(value) is None:
+        return [_plain(each) for each in value]
+    parts = as_parts(value)
+    # One with months stands in the text.
+    return None if parts is not None and parts.months else _plain(value)
+
+
+def _argument(value: Any) -> Any:
     from pyspark.sql import functions as F
 
-    if not isinstance(value, (list, tuple)):
-        return _plain(value)
-    values = [_plain(each) for each in value]
-    if None in values and any(each is not None for each in values):
-        return _with_nulls(values)
-    return F.array(*(F.lit(each) for each in values))
-
-
-def _with_nulls(values: Sequence[Any]) -> Any:
-    """Spark takes no list in which a NULL stands beside values, unless all are text."""
-    from penstock.spark.session import text_array
-
-    if any(isinstance(each, bytearray) for each in values):
+    if not isinstance(value, list):
+        return value
+    if None in value and any(each is not None for each in value):
         what = "an array of bytea with a NULL in it cannot be a parameter"
         raise SqlError(what, sqlstate="0A000", hint="write the array into the statement")
-    return text_array([None if each is None else str(each) for each in values])
+    return F.array(*(F.lit(each) for each in value))
 
 
 def _plain(value: object) -> Any:
@@ -122,8 +166,8 @@ def _plain(value: object) -> Any:
         return format(value, "f")
     if isinstance(value, (dt.datetime, dt.date, dt.time)):
         return value.isoformat()
-    if isinstance(value, dt.timedelta):
-        return _interval(value)
+    if (parts := as_parts(value)) is not None:
+        return _interval(parts)
     if isinstance(value, uuid.UUID):
         return str(value)
     if isinstance(value, (list, tuple)):
@@ -132,11 +176,20 @@ def _plain(value: object) -> Any:
     return str(value)
 
 
-def _interval(value: dt.timedelta) -> str:
+def _interval(value: Parts) -> str:
     """As Spark reads an interval of days to seconds."""
-    micros = round(value / dt.timedelta(microseconds=1))
-    seconds, fraction = divmod(abs(micros), 1_000_000)
+    if value.months:
+        what = "an interval of months cannot be a parameter here"
+        raise SqlError(what, sqlstate="0A000", hint="write it into the statement, or count it in days")
+    seconds, fraction = divmod(abs(value.size), 1_000_000)
     minutes, second = divmod(seconds, 60)
     hours, minute = divmod(minutes, 60)
     day, hour = divmod(hours, 24)
-    return f"{'-' if micros < 0 else ''}{day} {hour:02d}:{minute:02d}:{second:02d}.{fraction:06d}"
+    return f"{'-' if value.size < 0 else ''}{day} {hour:02d}:{minute:02d}:{second:02d}.{fraction:06d}"
+
+
+def check_spark(fixed: Mapping[int, object]) -> None:
+    """Spark's own SQL has values beside its text: refuse those that it cannot have."""
+    for value in fixed.values():
+        if isinstance(value, Parts):
+            _interval(value)

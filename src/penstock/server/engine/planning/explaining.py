@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.gateway.base import Client, Prepared, State
-from penstock.gateway.engine.plans import ExplainPlan, SparkPlan, sql
-from penstock.gateway.engine.registry import Query
-from penstock.gateway.engine.running import SparkExecution, Workplace
+from penstock.server.base import Client, Prepared, QueryState
+from penstock.server.engine.planning.plans import ExplainPlan, SparkPlan, sql
+from penstock.server.engine.registry import TrackedQuery
+from penstock.server.engine.running.query import SparkExecution, Workplace
 from penstock.spark.session import is_connect
 
 if TYPE_CHECKING:
@@ -35,14 +35,14 @@ class ExplainExecution(SparkExecution):
         prepared: Prepared,
         explained: ExplainPlan,
         renew: Callable[[SparkPlan], SparkPlan],
-        spark: SparkSession,
+        session: Callable[[Callable[[], None]], SparkSession],
         values: Sequence[object] = (),
         timeout: float | None = None,
-        query: Query | None = None,
+        query: TrackedQuery | None = None,
     ) -> None:
         # The engine may begin before the rest of this is done.
         self._explained = explained
-        super().__init__(place, client, prepared, explained.query, renew, spark, values, timeout, query)
+        super().__init__(place, client, prepared, explained.query, renew, session, values, timeout, query)
 
     def _produce(self) -> None:
         command = self._explained.command
@@ -56,8 +56,8 @@ class ExplainExecution(SparkExecution):
         if not self.client.user.admin:
             # Where files are is nothing that SQL tells, here as elsewhere.
             plan = _LOCATION.sub(r"\1 [...]", plan)
-        self._check()
-        self._query.move(State.RUNNING)
+        self.check()
+        self._query.move(QueryState.RUNNING)
         measured = self._measured() if command.analyze else {}
         lines = _json(plan, measured) if command.format == "json" else _text(plan, measured)
         columns = self.columns or ()

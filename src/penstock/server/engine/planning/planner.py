@@ -15,40 +15,43 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.dialect.analysis import Analysis, analyse, is_catalog
-from penstock.dialect.statements import (
-    CreateSchema,
-    CreateTable,
-    CreateView,
-    Drop,
-    Explain,
-    Query,
-    Rename,
-    Unsupported,
-    classify,
-)
 from penstock.errors import SqlError
-from penstock.gateway import types as pg
-from penstock.gateway.base import Column, Prepared, User
-from penstock.gateway.engine import shaping, systems
-from penstock.gateway.engine.calls import Call, named
-from penstock.gateway.engine.exact import exact_types
-from penstock.gateway.engine.faults import translated
-from penstock.gateway.engine.plans import (
+from penstock.server.base import DATABASE, Prepared, User
+from penstock.server.engine.faults import translated
+from penstock.server.engine.planning import systems
+from penstock.server.engine.planning.plans import (
     CatalogPlan,
     ExplainPlan,
     Path,
     ShadowPlan,
     SparkPlan,
     SystemPlan,
+    TableCall,
+    exact_types,
+    named_calls,
 )
-from penstock.gateway.engine.registry import new_id
-from penstock.gateway.engine.sessions import Sessions
+from penstock.server.engine.registry import new_id
+from penstock.server.engine.results import shaping
+from penstock.server.engine.running.sessions import SparkSessions, until
+from penstock.sql.statements.analysis import Analysis, analyse, is_catalog
+from penstock.sql.statements.classify import (
+    CreateSchema,
+    CreateTable,
+    CreateView,
+    Drop,
+    Explain,
+    QueryStatement,
+    Rename,
+    Unsupported,
+    classify,
+)
+from penstock.types import postgres as pg
+from penstock.types.postgres import Column
 
 if TYPE_CHECKING:
-    from penstock.gateway.settings import Settings
-    from penstock.gateway.shadow import Description, Shadow
-    from penstock.gateway.tables import Relation, Tables
+    from penstock.server.relations import Relation, Tables
+    from penstock.server.session_settings import Settings
+    from penstock.server.shadow import Description, Shadow
 
 _KEPT = 1_000
 _LETTERS = 2 << 20
@@ -61,7 +64,9 @@ _QUERY_PLAN = Column("QUERY PLAN", pa.string(), pg.TEXT, nullable=False)
 class Planner:
     """Makes plans, and keeps those that were used last."""
 
-    def __init__(self, tables: Tables, shadow: Shadow | None, sessions: Sessions, kept: int = _KEPT) -> None:
+    def __init__(
+        self, tables: Tables, shadow: Shadow | None, sessions: SparkSessions, kept: int = _KEPT
+    ) -> None:
         self._tables = tables
         self._shadow = shadow
         self._sessions = sessions
@@ -105,7 +110,7 @@ class Planner:
 
     def _prepared(self, sql: str, oids: Sequence[int], user: User, settings: Settings) -> Prepared:
         command = classify(sql)
-        if isinstance(command, Query):
+        if isinstance(command, QueryStatement):
             plan = self._within(command.offset, command.text, oids, user, settings)
             return Prepared(sql, command.tag, plan.parameters, plan.columns, plan)
         if isinstance(command, Explain):
@@ -132,9 +137,9 @@ class Planner:
         if isinstance(plan, SparkPlan):
             return Prepared(sql, command.tag, plan.parameters, (_QUERY_PLAN,), ExplainPlan(command, plan))
         if isinstance(plan, SystemPlan):
-            text, told = self._system_described(sql, plan.tables, oids, user, settings)
+            told = self._of_shadow(sql, oids, user, settings)
             spark = ExplainPlan(command, plan.spark) if isinstance(plan.spark, SparkPlan) else None
-            plan = SystemPlan(text, told.parameters, told.columns, plan.tables, spark)
+            plan = SystemPlan(sql, told.parameters, told.columns, plan.tables, spark)
             return Prepared(sql, command.tag, plan.parameters, plan.columns, plan)
         shadowed = self._of_shadow(sql, oids, user, settings)
         return Prepared(sql, command.tag, shadowed.parameters, shadowed.columns, shadowed)
@@ -171,9 +176,10 @@ class Planner:
         system = systems.named(analysis, self._tables, settings.search_path, user)
         if system is not None and self._shadow_usable():
             try:
-                sql, told = self._system_described(text, system, oids, user, settings)
-                plan = SystemPlan(sql, told.parameters, told.columns, system, None)
+                told = self._of_shadow(text, oids, user, settings)
+                plan = SystemPlan(text, told.parameters, told.columns, system, None)
                 spark = SparkPlan(text, analysis, system, {}, told.parameters, told.columns or ())
+                spark = replace(spark, session=_session(user, settings))
                 return plan if catalog else replace(plan, spark=spark)
             except SqlError as error:
                 if catalog:
@@ -210,13 +216,6 @@ class Planner:
         description = self._shadow.describe(text, oids, user, settings)
         return ShadowPlan(text, tuple(description.parameters), description.columns)
 
-    def _system_described(
-        self, text: str, tables: Mapping[Path, Relation], oids: Sequence[int], user: User, settings: Settings
-    ) -> tuple[str, Description]:
-        shadow = self._shadow
-        assert shadow is not None
-        return systems.described(text, tables, lambda sql: shadow.describe(sql, oids, user, settings))
-
     def _for_spark(
         self,
         text: str,
@@ -226,7 +225,7 @@ class Planner:
         settings: Settings,
         refused: SqlError | None,
     ) -> SparkPlan:
-        calls = named(analysis)
+        calls = named_calls(analysis)
         relations = self._relations(analysis, calls, user, settings.search_path)
         description: Description | None = None
         if refused is None and analysis.dialect == "postgres" and self._shadow_usable():
@@ -236,7 +235,7 @@ class Planner:
             except SqlError as error:
                 refused = error
         parameters = _parameters(oids, analysis.parameters, description)
-        plan = SparkPlan(text, analysis, relations, calls, parameters)
+        plan = SparkPlan(text, analysis, relations, calls, parameters, session=_session(user, settings))
         if description is not None and description.columns is not None:
             return replace(plan, columns=tuple(description.columns))
         try:
@@ -250,7 +249,7 @@ class Planner:
         return replace(plan, relations=self._relations(plan.analysis, plan.calls, user, search_path))
 
     def _relations(
-        self, analysis: Analysis, calls: Mapping[Path, Call], user: User, search_path: Sequence[str]
+        self, analysis: Analysis, calls: Mapping[Path, TableCall], user: User, search_path: Sequence[str]
     ) -> dict[Path, Relation]:
         found: dict[Path, Relation] = {
             path: self._tables.function(call.name, call.arguments, user) for path, call in calls.items()
@@ -268,7 +267,8 @@ class Planner:
 
     def _of_spark(self, plan: SparkPlan, settings: Settings) -> tuple[Column, ...]:
         """The columns as Spark's analysis finds them."""
-        spark, name = self._sessions.of(settings.timezone), new_id()
+        spark = self._sessions.of(settings.timezone, until(settings.statement_timeout))
+        name = new_id()
         try:
             found = shaping.described(plan.frame(spark, name).schema)
             # What numeric parameters make of a column is known with their values.
@@ -280,6 +280,14 @@ class Planner:
 
     def _shadow_usable(self) -> bool:
         return self._shadow is not None and self._shadow.problem is None
+
+
+def _session(user: User, settings: Settings) -> dict[str, str]:
+    """What PostgreSQL's words for who asks, and where, mean in a statement."""
+    found = {"user": user.name, "database": DATABASE}
+    if settings.search_path:
+        found["schema"] = settings.search_path[0]
+    return found
 
 
 def _parameters(oids: Sequence[int], count: int, description: Description | None) -> tuple[int, ...]:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from penstock.dialect.analysis import Analysis, is_catalog
-from penstock.dialect.quoting import as_columns
 from penstock.errors import SqlError
-from penstock.gateway.engine.calls import OURS
-from penstock.gateway.engine.plans import Path
+from penstock.server.engine.planning.plans import OUR_FUNCTIONS, Path
+from penstock.sql.statements.analysis import Analysis, is_catalog
 
 if TYPE_CHECKING:
-    from penstock.gateway.base import User
-    from penstock.gateway.engine.relaying import Rows
-    from penstock.gateway.shadow import Description
-    from penstock.gateway.tables import Relation, Tables
+    from penstock.server.base import User
+    from penstock.server.engine.running.relaying import Rows
+    from penstock.server.relations import Relation, Tables
 
 Key = tuple[str, str]
 """Schema and name."""
@@ -27,7 +24,7 @@ def named(
     analysis: Analysis, tables: Tables, search_path: Sequence[str], user: User
 ) -> dict[Path, Relation] | None:
     """The system tables that a query names; None if it names others, or none but the catalog's."""
-    if analysis.dialect != "postgres" or not analysis.table_functions.isdisjoint(OURS):
+    if analysis.dialect != "postgres" or not analysis.table_functions.isdisjoint(OUR_FUNCTIONS):
         return None
     return found((ref.path for ref in analysis.relations), tables, search_path, user)
 
@@ -48,20 +45,6 @@ def found(
             return None
         relations[path] = relation
     return relations or None
-
-
-def described(
-    sql: str, relations: Mapping[Path, Relation], describe: Callable[[str], Description]
-) -> tuple[str, Description]:
-    """The query as PostgreSQL must read it, and what it says about it."""
-    columns = {name for relation in relations.values() for name in relation.columns.names}
-    text = as_columns(sql, columns)
-    try:
-        return text.text, describe(text.text)
-    except SqlError as error:
-        if error.position is not None:
-            error.position = text.before(error.position)
-        raise
 
 
 class LongTables:

@@ -16,14 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import SqlError
-from penstock.gateway import types as pg
-from penstock.gateway.base import Column
+from penstock.types import postgres as pg
+from penstock.types.postgres import Column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType, StructType
 
 _MONTH_DAY_NANO = pa.month_day_nano_interval()
+_MOST_MICROS = (2**63 - 1) // 1_000
+"""Arrow counts nanoseconds in 64 bits, PostgreSQL microseconds."""
 _DAY = 86_400_000_000
 # PostgreSQL shows at least this many digits of an average.
 _OF_FLOAT = "DECIMAL(38,16)"
@@ -33,7 +35,14 @@ _TRIPLE = (
     "CAST((CAST(extract(HOUR FROM {c}) AS BIGINT) * 3600 + "
     "extract(MINUTE FROM {c}) * 60 + extract(SECOND FROM {c})) * 1000000 AS BIGINT)) END"
 )
-_MONTHS = "CASE WHEN {c} IS NOT NULL THEN array(CAST(CAST({c} AS INTERVAL MONTH) AS BIGINT), 0L, 0L) END"
+MONTHS = "CASE WHEN {c} IS NOT NULL THEN array(CAST(CAST({c} AS INTERVAL MONTH) AS BIGINT), 0L, 0L) END"
+PARTS = "CASE WHEN {c} IS NOT NULL THEN array({c}.pg_months + 0L, {c}.pg_days + 0L, {c}.pg_micros) END"
+"""Of an interval that the dialect holds in a struct, since none of Spark's types has all three."""
+_CLOCK = (
+    "CASE WHEN {c} IS NOT NULL THEN CAST((split({c}, ':')[0] * 3600 + split({c}, ':')[1] * 60"
+    " + CAST(split({c}, ':')[2] AS DECIMAL(8,6))) * 1000000 AS BIGINT) END"
+)
+"""Of a time of day, which the dialect holds as text."""
 _JSON = "to_json({c}, map('ignoreNullFields', 'false'))"
 
 
@@ -47,7 +56,7 @@ class _Carried:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ResultShape:
     """A frame whose batches, once fitted, have exactly the types of ``columns``."""
 
     frame: DataFrame
@@ -82,7 +91,7 @@ def opened(columns: Sequence[Column]) -> tuple[Column, ...]:
     return tuple(replace(each, typmod=-1) if each.oid == pg.NUMERIC else each for each in columns)
 
 
-def shaped(frame: DataFrame, columns: Sequence[Column] | None) -> Shape:
+def shaped(frame: DataFrame, columns: Sequence[Column] | None) -> ResultShape:
     """The frame with its columns as described; as Spark has them where ``columns`` is None."""
     fields = frame.schema.fields
     wanted = described(frame.schema) if columns is None else tuple(columns)
@@ -90,7 +99,7 @@ def shaped(frame: DataFrame, columns: Sequence[Column] | None) -> Shape:
         raise SqlError(
             f"the statement was described with {len(wanted)} columns, but Spark finds {len(fields)}",
             sqlstate="0A000",
-            hint="name the columns, or SET penstock.dialect = 'spark'",
+            hint="name the columns, or SET penstock.sql = 'spark'",
         )
     expressions, final = [], []
     for number, (field, column) in enumerate(zip(fields, wanted, strict=True)):
@@ -101,7 +110,7 @@ def shaped(frame: DataFrame, columns: Sequence[Column] | None) -> Shape:
     if any(expressions) or len(set(names)) < len(names):
         numbered = frame.toDF(*(f"c{n}" for n in range(len(fields))))
         frame = numbered.selectExpr(*(f"{e or f'`c{n}`'} AS `c{n}`" for n, e in enumerate(expressions)))
-    return Shape(frame, tuple(final))
+    return ResultShape(frame, tuple(final))
 
 
 def _conformed(carried: _Carried, column: Column) -> _Carried:
@@ -113,6 +122,8 @@ def _conformed(carried: _Carried, column: Column) -> _Carried:
     wanted = pg.arrow_type(column.oid, column.typmod)
     if alike(carried.type, wanted):
         return replace(carried, type=wanted)
+    if column.oid == pg.TIME and pa.types.is_string(carried.type):
+        return _Carried(wanted, _CLOCK)
     if _is_interval(carried.type) and _is_interval(wanted):
         return replace(carried, type=wanted)
     if carried.expression is not None and not carried.json and pa.types.is_string(wanted):
@@ -166,9 +177,11 @@ def _carried(kind: DataType) -> _Carried:
     if isinstance(kind, t.NullType):
         return _Carried(pa.string(), "CAST({c} AS STRING)")
     if isinstance(kind, t.YearMonthIntervalType):
-        return _Carried(_MONTH_DAY_NANO, _MONTHS)
+        return _Carried(_MONTH_DAY_NANO, MONTHS)
     if isinstance(kind, t.CalendarIntervalType):
         return _Carried(_MONTH_DAY_NANO, _TRIPLE)
+    if pg.is_interval(kind):
+        return _Carried(_MONTH_DAY_NANO, PARTS)
     if isinstance(kind, (t.StructType, t.MapType, t.VariantType)):
         return _Carried(pa.string(), _JSON, json=True)
     if isinstance(kind, t.ArrayType):
@@ -224,6 +237,12 @@ def _days(array: pa.Array) -> tuple[Any, Any]:
 
 
 def _intervals(numbers: Any, there: Any) -> pa.Array:
+    if (np.abs(numbers[:, 2]) > _MOST_MICROS).any():
+        raise SqlError(
+            "an interval of more than 292 years that are told in hours is not supported",
+            sqlstate="22008",
+            hint="justify_interval() and justify_days() tell it in months and days.",
+        )
     rows = np.zeros(len(numbers), dtype=[("months", "<i4"), ("days", "<i4"), ("nanos", "<i8")])
     rows["months"], rows["days"], rows["nanos"] = numbers[:, 0], numbers[:, 1], numbers[:, 2] * 1_000
     bits = None if there.all() else pa.array(there).buffers()[1]

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock.errors import SqlError
-from penstock.gateway.base import Client, Execution, Prepared, Relay, State
-from penstock.gateway.engine.faults import CANCELED, translated
-from penstock.gateway.engine.registry import Registry
-from penstock.gateway.engine.running import TIMEOUT
-from penstock.gateway.engine.turns import Turn
-from penstock.gateway.shadow import TooManyRows
+from penstock.server.base import Client, Execution, Prepared, QueryState, Relay
+from penstock.server.engine.faults import CANCELED, TIMEOUT, translated
+from penstock.server.engine.registry import Registry
+from penstock.server.engine.running.admission import Turn
+from penstock.server.shadow import TooManyRows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,27 +49,27 @@ class ListedRelay(Relay):
 
     def cancel(self, why: str = "canceling statement due to user request") -> None:
         self._relay.cancel(why)
-        self._query.move(State.CANCELED, SqlError(why, sqlstate=CANCELED))
+        self._query.move(QueryState.CANCELED, SqlError(why, sqlstate=CANCELED))
 
     def close(self) -> None:
         self._relay.close()
-        self._query.move(State.CANCELED, SqlError("the client has gone", sqlstate=CANCELED))
+        self._query.move(QueryState.CANCELED, SqlError("the client has gone", sqlstate=CANCELED))
 
     def _followed(self, pulled: Iterator[_Pulled]) -> Iterator[_Pulled]:
-        self._query.move(State.PLANNING)
+        self._query.move(QueryState.PLANNING)
         try:
             if isinstance(self._relay, SystemRelay):
                 # What is asked is part of what there is to see: it finds itself as Spark's queries do.
                 self._relay.gather()
-            self._query.move(State.RUNNING)
+            self._query.move(QueryState.RUNNING)
             for each in pulled:
                 self.columns = self._relay.columns
                 yield each
         except Exception as error:
             told = translated(error)
-            self._query.move(State.CANCELED if told.sqlstate == CANCELED else State.FAILED, told)
+            self._query.move(QueryState.CANCELED if told.sqlstate == CANCELED else QueryState.FAILED, told)
             raise
-        self._query.move(State.FINISHED)
+        self._query.move(QueryState.FINISHED)
 
 
 class SystemRelay(Relay):

@@ -6,8 +6,8 @@ import struct
 from collections.abc import Callable
 
 from penstock.errors import SqlError
-from penstock.gateway.pgwire.refusals import bad_binary
-from penstock.gateway.types import CHAR, NAME, TEXT, UNKNOWN, VARCHAR, type_name
+from penstock.server.pgwire.decode.refusals import bad_binary
+from penstock.types.postgres import CHAR, NAME, TEXT, UNKNOWN, VARCHAR, type_name
 
 _DEEPEST = 6
 _TEXTS = {TEXT, VARCHAR, NAME, CHAR, UNKNOWN}

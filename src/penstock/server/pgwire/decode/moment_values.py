@@ -9,7 +9,8 @@ from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 
 from penstock.errors import SqlError
-from penstock.gateway.pgwire.refusals import bad_binary, bad_text, moment_out_of_range, unsupported
+from penstock.server.pgwire.decode.refusals import bad_binary, bad_text, moment_out_of_range, unsupported
+from penstock.sql.parse.interval_input import Parts, parsed
 
 _DATE = re.compile(r"(\d{4,6})-(\d{1,2})-(\d{1,2})|(\d{4})(\d\d)(\d\d)|(\d{4,6})/(\d{1,2})/(\d{1,2})")
 _CLOCK = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d)(?:\.(\d*))?)?")
@@ -20,22 +21,6 @@ _OFFSET = re.compile(r"([+-])(\d{1,2})(?::?(\d\d))?(?::?(\d\d))?")
 _EPOCH = datetime(2000, 1, 1)
 _INFINITE = {"infinity", "-infinity", "+infinity", "inf", "-inf"}
 _REFUSED = "infinity has no place in Spark's dates and time stamps: use a far date, such as 9999-12-31"
-_UNITS = {
-    "microsecond": Decimal("0.000001"), "us": Decimal("0.000001"), "usec": Decimal("0.000001"),
-    "millisecond": Decimal("0.001"), "ms": Decimal("0.001"), "msec": Decimal("0.001"),
-    "second": Decimal(1), "sec": Decimal(1), "s": Decimal(1),
-    "minute": Decimal(60), "min": Decimal(60), "m": Decimal(60),
-    "hour": Decimal(3600), "hr": Decimal(3600), "h": Decimal(3600),
-    "day": Decimal(86_400), "d": Decimal(86_400),
-    "week": Decimal(604_800), "w": Decimal(604_800),
-}  # fmt: skip
-_MONTHS = {"month", "mon", "year", "yr", "y", "decade", "century", "centuries"}
-_SPAN = re.compile(r"([+-])?(\d+):(\d\d)(?::(\d\d(?:\.\d*)?))?")
-_COUNTED = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))\s*([a-z]+)")
-_ISO = re.compile(
-    r"P(?:(?P<y>[+-]?[\d.]+)Y)?(?:(?P<m>[+-]?[\d.]+)M)?(?:(?P<week>[+-]?[\d.]+)W)?(?:(?P<day>[+-]?[\d.]+)D)?"
-    r"(?:T(?:(?P<hour>[+-]?[\d.]+)H)?(?:(?P<minute>[+-]?[\d.]+)M)?(?:(?P<second>[+-]?[\d.]+)S)?)?"
-)
 
 
 def date_from_text(text: str) -> date:
@@ -117,62 +102,8 @@ def time_from_text(text: str) -> time:
     return (_EPOCH + span).time()
 
 
-def interval_from_text(text: str) -> timedelta:
-    """In the styles postgres, postgres_verbose and ISO 8601."""
-    word = text.strip()
-    seconds = _iso_span(word) if word.startswith("P") else _spoken_span(word.lower())
-    if seconds is None:
-        raise bad_text("interval", text)
-    try:
-        return timedelta(microseconds=round(seconds * 1_000_000))
-    except OverflowError:
-        raise SqlError(f'interval field value out of range: "{text[:200]}"', sqlstate="22015") from None
-
-
-def _iso_span(word: str) -> Decimal | None:
-    match = _ISO.fullmatch(word)
-    if match is None or word.endswith(("P", "T")):
-        return None
-    try:
-        if Decimal(match["y"] or 0) or Decimal(match["m"] or 0):
-            raise _months()
-        units = ("week", "day", "hour", "minute", "second")
-        return sum((Decimal(match[unit] or 0) * _UNITS[unit] for unit in units), Decimal(0))
-    except ArithmeticError:
-        return None
-
-
-def _spoken_span(word: str) -> Decimal | None:
-    ago = word.endswith(" ago")
-    rest = word.removeprefix("@").removesuffix(" ago").strip()
-    if not rest:
-        return None
-    total = Decimal(0)
-    while rest:
-        if (match := _SPAN.match(rest)) is not None:
-            size = int(match[2]) * 3600 + int(match[3]) * 60 + Decimal(match[4] or 0)
-            total += -size if match[1] == "-" else size
-        elif (match := _COUNTED.match(rest)) is not None:
-            unit = match[2] if match[2] in _UNITS or match[2] in _MONTHS else match[2].removesuffix("s")
-            if unit in _MONTHS and Decimal(match[1]):
-                raise _months()
-            if unit not in _UNITS and unit not in _MONTHS:
-                return None
-            total += Decimal(match[1]) * _UNITS.get(unit, Decimal(0))
-        elif (match := re.fullmatch(r"[+-]?\d+(\.\d*)?", rest)) is not None:
-            # A number alone counts seconds.
-            total += Decimal(match[0])
-        else:
-            return None
-        rest = rest[match.end() :].lstrip()
-    return -total if ago else total
-
-
-def _months() -> SqlError:
-    return unsupported(
-        "an interval of months or years as a parameter",
-        "write it in the statement (INTERVAL '1 month'), or count it in days",
-    )
+def interval_from_text(text: str) -> Parts:
+    return parsed(text)
 
 
 def date_from_binary(data: bytes) -> date:
@@ -209,10 +140,10 @@ def time_from_binary(data: bytes) -> time:
     return (_EPOCH + timedelta(microseconds=micros)).time()
 
 
-def interval_from_binary(data: bytes) -> timedelta:
+def interval_from_binary(data: bytes) -> Parts:
     if len(data) != 16:
         raise bad_binary("interval")
     micros, days, months = struct.unpack(">qii", data)
-    if months:
-        raise _months()
-    return timedelta(days=days, microseconds=micros)
+    if abs(micros) >= (1 << 63) - 1 and abs(days) >= (1 << 31) - 1 and abs(months) >= (1 << 31) - 1:
+        raise unsupported("the interval infinity", "intervals here are finite")
+    return Parts(months, days, micros)

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 
 from penstock.errors import SqlError
-from penstock.gateway import types
-from penstock.gateway.pgwire.array_values import array_from_binary, array_from_text
-from penstock.gateway.pgwire.moment_values import (
+from penstock.server.pgwire.decode.array_values import array_from_binary, array_from_text
+from penstock.server.pgwire.decode.moment_values import (
     date_from_binary,
     date_from_text,
     interval_from_binary,
@@ -23,9 +22,15 @@ from penstock.gateway.pgwire.moment_values import (
     timestamp_from_binary,
     timestamp_from_text,
 )
-from penstock.gateway.pgwire.refusals import bad_binary, bad_text, out_of_range, unsupported
+from penstock.server.pgwire.decode.refusals import bad_binary, bad_text, out_of_range, unsupported
+from penstock.types import postgres
 
-_INTEGERS = {types.INT2: ("h", 16), types.INT4: ("i", 32), types.INT8: ("q", 64), types.OID: ("I", 32)}
+_INTEGERS = {
+    postgres.INT2: ("h", 16),
+    postgres.INT4: ("i", 32),
+    postgres.INT8: ("q", 64),
+    postgres.OID: ("I", 32),
+}
 _TRUE = ("true", "yes", "on", "1")
 _FALSE = ("false", "no", "off", "0")
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
@@ -39,7 +44,7 @@ def decode(oid: int, format: int, data: bytes, *, zone: str = "UTC") -> object: 
 
     ``zone`` is the session's: it says what a time stamp without an offset means.
     """
-    inner = types.element(oid)
+    inner = postgres.element(oid)
     if format == 0:
         text = _text(data)
         if inner is not None:
@@ -66,8 +71,8 @@ def _text(data: bytes) -> str:
 def _from_text(oid: int, text: str, zone: str) -> object:
     if oid in _INTEGERS:
         return _integer(oid, text)
-    if oid in {types.TIMESTAMP, types.TIMESTAMPTZ}:
-        return timestamp_from_text(text, zone if oid == types.TIMESTAMPTZ else None)
+    if oid in {postgres.TIMESTAMP, postgres.TIMESTAMPTZ}:
+        return timestamp_from_text(text, zone if oid == postgres.TIMESTAMPTZ else None)
     reader = _TEXTS.get(oid)
     return text if reader is None else reader(text)
 
@@ -75,11 +80,11 @@ def _from_text(oid: int, text: str, zone: str) -> object:
 def _integer(oid: int, text: str) -> int:
     kind, bits = _INTEGERS[oid]
     if len(text) > _LONGEST_NUMBER or not re.fullmatch(r"\s*[+-]?[0-9]+\s*", text):
-        raise bad_text(types.type_name(oid), text)
+        raise bad_text(postgres.type_name(oid), text)
     number = int(text)
     low, high = (0, 1 << bits) if kind.isupper() else (-(1 << bits - 1), 1 << bits - 1)
     if not low <= number < high:
-        raise out_of_range(types.type_name(oid), text)
+        raise out_of_range(postgres.type_name(oid), text)
     return number
 
 
@@ -169,38 +174,82 @@ def _no_constant(word: str) -> object:
 
 
 _TEXTS: dict[int, Callable[[str], object]] = {
-    types.BOOL: _bool,
-    types.FLOAT4: _real,
-    types.FLOAT8: _float,
-    types.NUMERIC: _numeric,
-    types.BYTEA: _bytea,
-    types.UUID: _uuid,
-    types.JSON: _json,
-    types.JSONB: _json,
-    types.DATE: date_from_text,
-    types.TIME: time_from_text,
-    types.INTERVAL: interval_from_text,
+    postgres.BOOL: _bool,
+    postgres.FLOAT4: _real,
+    postgres.FLOAT8: _float,
+    postgres.NUMERIC: _numeric,
+    postgres.BYTEA: _bytea,
+    postgres.UUID: _uuid,
+    postgres.JSON: _json,
+    postgres.JSONB: _json,
+    postgres.DATE: date_from_text,
+    postgres.TIME: time_from_text,
+    postgres.INTERVAL: interval_from_text,
 }
 
 
 def _from_binary(oid: int, data: bytes) -> object:
     if oid in _INTEGERS:
         return _unpack(oid, ">" + _INTEGERS[oid][0], data)
-    if oid in {types.TIMESTAMP, types.TIMESTAMPTZ}:
-        return timestamp_from_binary(data, zoned=oid == types.TIMESTAMPTZ)
+    if oid in {postgres.TIMESTAMP, postgres.TIMESTAMPTZ}:
+        return timestamp_from_binary(data, zoned=oid == postgres.TIMESTAMPTZ)
+    if oid in _RANGES:
+        return _range(_RANGES[oid], data)
     reader = _BINARIES.get(oid)
-    return _text(data) if reader is None else reader(data)
+    if reader is None:
+        if oid not in _AS_TEXT:
+            raise unsupported(f"a parameter of type {postgres.type_name(oid)} in binary", "send it as text")
+        return _text(data)
+    return reader(data)
+
+
+def _range(inner: int, data: bytes) -> str:
+    """A range as PostgreSQL writes it: how it is bounded, then its bounds."""
+    if not data:
+        raise bad_binary("range")
+    flags, at, bounds = data[0], 1, []
+    if flags & _EMPTY:
+        return "empty"
+    for infinite in (_LOWER_INFINITE, _UPPER_INFINITE):
+        if flags & infinite:
+            bounds.append("")
+            continue
+        size = int(_unpack(postgres.INT4, ">i", data[at : at + 4]))
+        if size < 0 or at + 4 + size > len(data):
+            raise bad_binary("range")
+        bounds.append(f'"{_from_binary(inner, data[at + 4 : at + 4 + size])}"')
+        at += 4 + size
+    if at != len(data):
+        raise bad_binary("range")
+    begin, end = "[" if flags & _LOWER_INCLUDED else "(", "]" if flags & _UPPER_INCLUDED else ")"
+    return f"{begin}{bounds[0]},{bounds[1]}{end}"
+
+
+def _timetz_binary(data: bytes) -> str:
+    """A time with its zone, which is told in seconds west of Greenwich."""
+    if len(data) != 12:
+        raise bad_binary("time with time zone")
+    moment, (west,) = time_from_binary(data[:8]), struct.unpack(">i", data[8:])
+    sign, size = "-" if west > 0 else "+", abs(west)
+    return f"{moment.isoformat()}{sign}{size // 3600:02}:{size // 60 % 60:02}:{size % 60:02}"
+
+
+def _char_binary(data: bytes) -> str:
+    """One byte; those that are no letters as PostgreSQL writes them."""
+    if len(data) != 1:
+        raise bad_binary('"char"')
+    return "" if data == b"\0" else data.decode() if data[0] < 128 else f"\\{data[0]:03o}"
 
 
 def _unpack(oid: int, form: str, data: bytes) -> int | float:
     if len(data) != struct.calcsize(form):
-        raise bad_binary(types.type_name(oid))
+        raise bad_binary(postgres.type_name(oid))
     value: int | float = struct.unpack(form, data)[0]
     return value
 
 
 def _bool_binary(data: bytes) -> bool:
-    return bool(_unpack(types.BOOL, "b", data))
+    return bool(_unpack(postgres.BOOL, "b", data))
 
 
 def _numeric_binary(data: bytes) -> Decimal:
@@ -241,16 +290,31 @@ def _jsonb_binary(data: bytes) -> str:
     return _json(_text(data[1:]))
 
 
+_EMPTY, _LOWER_INCLUDED, _UPPER_INCLUDED, _LOWER_INFINITE, _UPPER_INFINITE = 1, 2, 4, 8, 16
+_RANGES = {
+    postgres.INT4RANGE: postgres.INT4,
+    postgres.INT8RANGE: postgres.INT8,
+    postgres.NUMRANGE: postgres.NUMERIC,
+    postgres.DATERANGE: postgres.DATE,
+    postgres.TSRANGE: postgres.TIMESTAMP,
+    postgres.TSTZRANGE: postgres.TIMESTAMPTZ,
+}
+_AS_TEXT = frozenset(
+    {0, postgres.TEXT, postgres.VARCHAR, postgres.BPCHAR, postgres.NAME, postgres.UNKNOWN, postgres.XML}
+)
+"""Types whose binary form is their text."""
 _BINARIES: dict[int, Callable[[bytes], object]] = {
-    types.BOOL: _bool_binary,
-    types.FLOAT4: lambda data: _unpack(types.FLOAT4, ">f", data),
-    types.FLOAT8: lambda data: _unpack(types.FLOAT8, ">d", data),
-    types.NUMERIC: _numeric_binary,
-    types.BYTEA: bytes,
-    types.UUID: _uuid_binary,
-    types.JSON: lambda data: _json(_text(data)),
-    types.JSONB: _jsonb_binary,
-    types.DATE: date_from_binary,
-    types.TIME: time_from_binary,
-    types.INTERVAL: interval_from_binary,
+    postgres.BOOL: _bool_binary,
+    postgres.FLOAT4: lambda data: _unpack(postgres.FLOAT4, ">f", data),
+    postgres.FLOAT8: lambda data: _unpack(postgres.FLOAT8, ">d", data),
+    postgres.NUMERIC: _numeric_binary,
+    postgres.BYTEA: bytes,
+    postgres.UUID: _uuid_binary,
+    postgres.JSON: lambda data: _json(_text(data)),
+    postgres.JSONB: _jsonb_binary,
+    postgres.DATE: date_from_binary,
+    postgres.TIME: time_from_binary,
+    postgres.TIMETZ: _timetz_binary,
+    postgres.CHAR: _char_binary,
+    postgres.INTERVAL: interval_from_binary,
 }

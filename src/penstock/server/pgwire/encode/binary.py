@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import SqlError
-from penstock.gateway.pgwire.fields import Field, Varying, binary_array, content, field, nulls, varying
-from penstock.gateway.pgwire.moments import date_binary, interval_binary, time_binary, timestamp_binary
-from penstock.gateway.pgwire.numbers import all_null, bool_binary, number_binary, numeric_binary
-from penstock.gateway.pgwire.text import (
+from penstock.server.pgwire.encode.fields import Field, Varying, binary_array, content, field, nulls, varying
+from penstock.server.pgwire.encode.moments import date_binary, interval_binary, time_binary, timestamp_binary
+from penstock.server.pgwire.encode.numbers import all_null, bool_binary, number_binary, numeric_binary
+from penstock.server.pgwire.encode.text import (
     Style,
     is_bytes,
     is_list,
@@ -20,8 +20,8 @@ from penstock.gateway.pgwire.text import (
     regrouped,
     text_field,
 )
-from penstock.gateway.pgwire.weaving import Layout, woven
-from penstock.gateway.types import (
+from penstock.server.pgwire.encode.weaving import RowLayout, woven
+from penstock.types.postgres import (
     BOOL,
     BYTEA,
     DATE,
@@ -68,7 +68,7 @@ _ENCODERS = {
     NUMERIC: numeric_binary,
 }
 _ZERO = ord("0")
-_ELEMENT = Layout(lengths=True)
+_ELEMENT = RowLayout(lengths=True)
 
 
 def binary_field(array: pa.Array, oid: int) -> Field:

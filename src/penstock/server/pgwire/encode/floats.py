@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.gateway.pgwire import kernels
-from penstock.gateway.pgwire.fields import Field, Varying, content, nulls, varying
-from penstock.gateway.pgwire.numbers import zeroed
+from penstock.server.pgwire.encode import kernels
+from penstock.server.pgwire.encode.fields import Field, Varying, content, nulls, varying
+from penstock.server.pgwire.encode.numbers import zeroed
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from penstock.gateway.pgwire.fields import Mask
+    from penstock.server.pgwire.encode.fields import Mask
 
 _LOWEST_PLAIN = 1e-4
 _HIGHEST_PLAIN = {4: 1e6, 8: 1e15}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.gateway.pgwire.compiling import compiled
+from penstock.server.pgwire.encode.compiling import compiled
 
 if TYPE_CHECKING:
     import numpy.typing as npt

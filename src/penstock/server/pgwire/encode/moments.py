@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import SqlError
-from penstock.gateway.pgwire import kernels
-from penstock.gateway.pgwire.fields import Field, Varying, cells_of, field, nulls, varying
-from penstock.gateway.pgwire.numbers import zeroed
-from penstock.gateway.pgwire.zones import offsets
+from penstock.server.pgwire.encode import kernels
+from penstock.server.pgwire.encode.fields import Field, Varying, cells_of, field, nulls, varying
+from penstock.server.pgwire.encode.numbers import zeroed
+from penstock.server.pgwire.encode.zones import offsets
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from penstock.gateway.pgwire.fields import Ints
+    from penstock.server.pgwire.encode.fields import Ints
 
 _DAY = 86_400
 _MICROS = 1_000_000

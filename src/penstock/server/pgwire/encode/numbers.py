@@ -9,13 +9,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.gateway.pgwire import kernels
-from penstock.gateway.pgwire.fields import Field, Fixed, Varying, cells_of, content, field, nulls, varying
+from penstock.server.pgwire.encode import kernels
+from penstock.server.pgwire.encode.fields import (
+    Field,
+    Fixed,
+    Varying,
+    cells_of,
+    content,
+    field,
+    nulls,
+    varying,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from penstock.gateway.pgwire.fields import Cells, Ints
+    from penstock.server.pgwire.encode.fields import Cells, Ints
 
 _INT64_DIGITS = 18
 

@@ -1,21 +1,22 @@
-"""Arrow batches as DataRow messages."""
+"""Arrow batches as DataRow messages: column by column, or value by value where there are few rows."""
 
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from penstock.gateway import types
-from penstock.gateway.base import Column
-from penstock.gateway.pgwire.binary import binary_field
-from penstock.gateway.pgwire.fields import Field
-from penstock.gateway.pgwire.messages import spread
-from penstock.gateway.pgwire.text import Style, text_field
-from penstock.gateway.pgwire.weaving import Layout, woven
-from penstock.gateway.settings import Settings
+from penstock.server.pgwire.encode.binary import binary_field
+from penstock.server.pgwire.encode.fields import Field
+from penstock.server.pgwire.encode.text import Style, text_field
+from penstock.server.pgwire.encode.weaving import RowLayout, woven
+from penstock.server.pgwire.protocol.messages import data_row, spread
+from penstock.server.session_settings import Settings
+from penstock.types import postgres
+from penstock.types.postgres import Column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,7 +26,7 @@ _ROWS = 16_384
 _BYTES = 2 * 1024 * 1024
 _SHARED = 4_096
 """From so many rows on, two threads share them."""
-_LAYOUT = Layout(frame=b"D", counted=True, lengths=True)
+_LAYOUT = RowLayout(frame=b"D", counted=True, lengths=True)
 
 
 class RowEncoder:
@@ -63,7 +64,7 @@ def warm_up() -> None:
         pa.month_day_nano_interval(),
     )
     batch = pa.record_batch([pa.nulls(2, kind) for kind in kinds], [str(kind) for kind in kinds])
-    columns = [types.column(each.name, each.type, each.nullable) for each in batch.schema]
+    columns = [postgres.column(each.name, each.type, each.nullable) for each in batch.schema]
     for code in (0, 1):
         RowEncoder(columns, [code], Settings()).encode(batch)
 
@@ -101,3 +102,49 @@ def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 @lru_cache(maxsize=1)
 def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(min(os.cpu_count() or 1, 4), "penstock-encode")
+
+
+FEW = 8
+"""With more rows than this the encoder by columns is faster."""
+_Write = Callable[[object], bytes]
+
+
+def _text(value: object) -> bytes:
+    return str(value).encode()
+
+
+_WRITERS: dict[tuple[int, int], _Write] = {
+    (postgres.INT2, 0): _text,
+    (postgres.INT4, 0): _text,
+    (postgres.INT8, 0): _text,
+    (postgres.BOOL, 0): lambda value: b"t" if value else b"f",
+    (postgres.TEXT, 0): _text,
+    (postgres.VARCHAR, 0): _text,
+    (postgres.INT2, 1): struct.Struct(">h").pack,
+    (postgres.INT4, 1): struct.Struct(">i").pack,
+    (postgres.INT8, 1): struct.Struct(">q").pack,
+    (postgres.BOOL, 1): struct.Struct(">?").pack,
+    (postgres.TEXT, 1): _text,
+    (postgres.VARCHAR, 1): _text,
+}
+_HELD = {"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "bool", "string", "large_string"}
+
+
+def few_writers(columns: Sequence[Column], formats: Sequence[int]) -> list[_Write] | None:
+    """How to write each column of a few rows; None if one of them is not of a plain type."""
+    found = []
+    for column, code in zip(columns, formats, strict=True):
+        write = _WRITERS.get((column.oid, code))
+        if write is None or str(column.type) not in _HELD:
+            return None
+        found.append(write)
+    return found
+
+
+def encode_few(batch: pa.RecordBatch, write: Sequence[_Write]) -> list[bytes]:
+    """A few rows as messages, without the machinery that pays for thousands."""
+    held = [column.to_pylist() for column in batch.columns]
+    return [
+        data_row([None if value is None else one(value) for one, value in zip(write, row, strict=True)])
+        for row in zip(*held, strict=True)
+    ]

@@ -12,15 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.gateway.pgwire.fields import Field, Varying, content, field, nulls, varying
-from penstock.gateway.pgwire.floats import float_text
-from penstock.gateway.pgwire.moments import date_text, interval_text, time_text, timestamp_text
-from penstock.gateway.pgwire.numbers import all_null, bool_text, integer_text, numeric_text
-from penstock.gateway.types import JSON, JSON_ARRAY, JSONB, JSONB_ARRAY, element
+from penstock.server.pgwire.encode.fields import Field, Varying, content, field, nulls, varying
+from penstock.server.pgwire.encode.floats import float_text
+from penstock.server.pgwire.encode.moments import date_text, interval_text, time_text, timestamp_text
+from penstock.server.pgwire.encode.numbers import all_null, bool_text, integer_text, numeric_text
+from penstock.types.postgres import JSON, JSON_ARRAY, JSONB, JSONB_ARRAY, element
 
 if TYPE_CHECKING:
-    from penstock.gateway.pgwire.fields import Cells
-    from penstock.gateway.settings import Settings
+    from penstock.server.pgwire.encode.fields import Cells
+    from penstock.server.session_settings import Settings
 
 _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
 _ESCAPED = [

@@ -13,17 +13,17 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from penstock.errors import SqlError
-from penstock.gateway.pgwire.compiling import compiled
-from penstock.gateway.pgwire.fields import Fixed
+from penstock.server.pgwire.encode.compiling import compiled
+from penstock.server.pgwire.encode.fields import Fixed
 
 if TYPE_CHECKING:
-    from penstock.gateway.pgwire.fields import Cells, Field, Ints
+    from penstock.server.pgwire.encode.fields import Cells, Field, Ints
 
 _LARGEST = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class RowLayout:
     """What is around the fields of a row."""
 
     frame: bytes = b""
@@ -64,7 +64,7 @@ class _Places:
             self.kept.append(each.data)
 
 
-def woven(count: int, fields: Sequence[Field], layout: Layout) -> tuple[Cells, Ints]:
+def woven(count: int, fields: Sequence[Field], layout: RowLayout) -> tuple[Cells, Ints]:
     """All rows, one after the other, and where each of them begins, and the last one ends."""
     places = _Places(fields)
     starts: Ints = np.zeros(count + 1, np.int64)
@@ -220,7 +220,7 @@ def _weave(
     """Write the rows that were measured.
 
     A field is at the address ``data``: all of ``width`` where its ``offsets`` are 0. The rest is as in
-    `Layout`, -1 for no byte.
+    `RowLayout`, -1 for no byte.
     """
     base, fields = out.ctypes.data, len(data)
     for row in range(len(starts) - 1):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from penstock.gateway.pgwire.fields import Ints
+    from penstock.server.pgwire.encode.fields import Ints
 
 _DAY = 86_400
 _CYCLE = 146_097 * _DAY

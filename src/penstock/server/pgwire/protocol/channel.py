@@ -12,8 +12,8 @@ import threading
 from collections.abc import Callable, Sequence
 from ssl import SSLContext
 
-from penstock.gateway.pgwire.frontend import Frontend
-from penstock.gateway.pgwire.requests import Message, ProtocolError
+from penstock.server.pgwire.protocol.frontend import Frontend
+from penstock.server.pgwire.protocol.requests import Message, ProtocolError
 
 AHEAD = 64 * 1024
 """How much of what a client sends ahead is read."""

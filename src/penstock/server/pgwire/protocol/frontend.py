@@ -9,7 +9,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from penstock.gateway.pgwire.requests import (
+from penstock.errors import SqlError
+from penstock.server.network.budgets import Purse
+from penstock.server.pgwire.protocol.requests import (
     Bind,
     CancelRequest,
     Close,
@@ -22,12 +24,12 @@ from penstock.gateway.pgwire.requests import (
     FunctionCall,
     GssEncRequest,
     Message,
+    MessageReader,
     Opening,
     Parse,
     Password,
     ProtocolError,
     Query,
-    Reader,
     SslRequest,
     Startup,
     Sync,
@@ -40,6 +42,8 @@ MESSAGE_LIMIT = 64 * 1024 * 1024
 _CANCEL, _SSL, _GSSENC = 80877102, 80877103, 80877104
 _LONGEST_KEY = 256
 _COMPACT = 1 << 16
+_LONG = 1 << 20
+"""Messages that are longer are counted while they come in."""
 
 
 class Frontend:
@@ -50,8 +54,10 @@ class Frontend:
     next `read` goes on after it; a fatal `ProtocolError` is raised again by each further `read`.
     """
 
-    def __init__(self, limit: int = MESSAGE_LIMIT) -> None:
+    def __init__(self, limit: int = MESSAGE_LIMIT, purse: Purse | None = None) -> None:
         self._limit = limit
+        self._purse = purse or Purse()
+        self._taken = 0
         self._allowed = min(limit, STARTUP_LIMIT)
         self._buffer = bytearray()
         self._at = 0
@@ -104,7 +110,7 @@ class Frontend:
         if parser is None:
             raise ProtocolError(f"invalid frontend message type {kind}", fatal=True)
         body = self._cut(1, least=4, what="invalid message length")
-        return None if body is None else parser(Reader(body))
+        return None if body is None else parser(MessageReader(body))
 
     def _cut(self, skip: int, *, least: int, what: str) -> bytes | None:
         """The body of a message whose length stands ``skip`` bytes on, once all of it is there."""
@@ -118,14 +124,30 @@ class Frontend:
             hint = None if self._opening else f"the longest message allowed is {self._allowed} bytes"
             raise ProtocolError(what, hint=hint, fatal=True)
         if self.buffered < skip + length:
+            self._take(length)
             return None
         body = bytes(memoryview(self._buffer)[start + 4 : start + length])
         self._at = start + length
+        self._take(0)
         return body
+
+    def _take(self, length: int) -> None:
+        """Before all of a long message is here, see that there is room for it."""
+        wanted = 2 * length if length > _LONG else 0
+        if wanted == self._taken:
+            return
+        try:
+            if wanted > self._taken:
+                self._purse.take(wanted - self._taken, "a message", "send values in smaller pieces")
+            else:
+                self._purse.give(self._taken - wanted)
+        except SqlError as error:
+            raise ProtocolError(error.what, hint=error.hint, sqlstate=error.sqlstate, fatal=True) from None
+        self._taken = wanted
 
 
 def _opening(body: bytes) -> Opening:
-    reader = Reader(body)
+    reader = MessageReader(body)
     code = reader.int32()
     if code in {_SSL, _GSSENC}:
         reader.end()
@@ -188,19 +210,19 @@ def _words(text: str) -> list[str]:
     return words if word is None else [*words, word]
 
 
-def _query(reader: Reader) -> Query:
+def _query(reader: MessageReader) -> Query:
     sql = reader.text()
     reader.end()
     return Query(sql)
 
 
-def _parse(reader: Reader) -> Parse:
+def _parse(reader: MessageReader) -> Parse:
     parse = Parse(reader.text(), reader.text(), reader.oids())
     reader.end()
     return parse
 
 
-def _bind(reader: Reader) -> Bind:
+def _bind(reader: MessageReader) -> Bind:
     portal, statement, formats = reader.text(), reader.text(), reader.int16s()
     parameters: list[bytes | None] = []
     for _ in range(reader.count(4)):
@@ -218,7 +240,7 @@ def _bind(reader: Reader) -> Bind:
     return Bind(portal, statement, formats, tuple(parameters), result_formats)
 
 
-def _target(reader: Reader, what: str) -> tuple[str, str]:
+def _target(reader: MessageReader, what: str) -> tuple[str, str]:
     kind = chr(reader.take(1)[0])
     if kind not in {"S", "P"}:
         raise ProtocolError(f"invalid {what} message subtype {ord(kind)}")
@@ -227,28 +249,28 @@ def _target(reader: Reader, what: str) -> tuple[str, str]:
     return kind, name
 
 
-def _execute(reader: Reader) -> Execute:
+def _execute(reader: MessageReader) -> Execute:
     portal, limit = reader.text(), reader.int32()
     reader.end()
     # PostgreSQL takes a negative count for no limit, too.
     return Execute(portal, max(limit, 0))
 
 
-def _empty(message: Message) -> Callable[[Reader], Message]:
-    def parse(reader: Reader) -> Message:
+def _empty(message: Message) -> Callable[[MessageReader], Message]:
+    def parse(reader: MessageReader) -> Message:
         reader.end()
         return message
 
     return parse
 
 
-def _copy_fail(reader: Reader) -> CopyFail:
+def _copy_fail(reader: MessageReader) -> CopyFail:
     reason = reader.text()
     reader.end()
     return CopyFail(reason)
 
 
-_PARSERS: dict[int, Callable[[Reader], Message]] = {
+_PARSERS: dict[int, Callable[[MessageReader], Message]] = {
     ord("Q"): _query,
     ord("P"): _parse,
     ord("B"): _bind,

@@ -1,6 +1,6 @@
 """What the server says in PostgreSQL's protocol: each builder gives one whole message as bytes.
 
-What clients say is read by `penstock.gateway.pgwire.frontend`.
+What clients say is read by `penstock.server.pgwire.protocol.frontend`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ import struct
 from collections.abc import Sequence
 
 from penstock.errors import SqlError
-from penstock.gateway.base import Column
-from penstock.gateway.pgwire.requests import ProtocolError
-from penstock.gateway.types import type_size
+from penstock.server.pgwire.protocol.requests import ProtocolError
+from penstock.types.postgres import Column, type_size
 
 
 def _message(kind: bytes, body: bytes = b"") -> bytes:
@@ -73,7 +72,8 @@ def row_description(columns: Sequence[Column], formats: Sequence[int] = ()) -> b
     """``formats`` is empty (all text), one for all columns, or one for each."""
     parts = [struct.pack(">h", len(columns))]
     for column, code in zip(columns, spread(formats, len(columns)), strict=True):
-        kind = struct.pack(">IhIhih", 0, 0, column.oid, type_size(column.oid), column.typmod, code)
+        place = (column.table, column.attribute)
+        kind = struct.pack(">IhIhih", *place, column.oid, type_size(column.oid), column.typmod, code)
         parts.append(_text(column.name) + kind)
     return _message(b"T", b"".join(parts))
 

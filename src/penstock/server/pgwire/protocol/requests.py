@@ -29,7 +29,7 @@ def _rebuild(what: str, hint: str | None, sqlstate: str, fatal: bool) -> Protoco
     return ProtocolError(what, hint=hint, sqlstate=sqlstate, fatal=fatal)
 
 
-class Reader:
+class MessageReader:
     """The body of one message."""
 
     def __init__(self, data: bytes) -> None:
@@ -197,14 +197,14 @@ class Password:
     data: bytes = field(repr=False)
 
     def password(self) -> str:
-        reader = Reader(self.data)
+        reader = MessageReader(self.data)
         text = reader.text()
         reader.end()
         return text
 
     def sasl_initial(self) -> tuple[str, bytes | None]:
         """The mechanism that the client chose, and its first message."""
-        reader = Reader(self.data)
+        reader = MessageReader(self.data)
         mechanism, length = reader.text(), reader.int32()
         data = None if length == -1 else reader.take(length)
         reader.end()

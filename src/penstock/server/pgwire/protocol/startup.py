@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from ssl import SSLContext
 from typing import Protocol, TypeVar
 
 from penstock.errors import SqlError
-from penstock.gateway.base import DATABASE, User
-from penstock.gateway.pgwire import messages, requests
-from penstock.gateway.pgwire.channel import Channel, Gone
-from penstock.gateway.settings import Settings
+from penstock.server.base import DATABASE, User
+from penstock.server.network.certificates import ServerCertificate, common_name
+from penstock.server.pgwire.protocol import messages, requests
+from penstock.server.pgwire.protocol.channel import Channel, Gone
+from penstock.server.session_settings import Settings
 
 NEWEST = 2
 """The newest minor version of protocol 3 that is spoken here."""
@@ -40,8 +41,8 @@ class Scram(Protocol):
     def user(self) -> User: ...
 
 
-class Access(Protocol):
-    """Who lets clients in; see `penstock.gateway.access`. All of it may block."""
+class Authenticator(Protocol):
+    """Who lets clients in; see `penstock.server.access`. All of it may block."""
 
     def trust(self, address: str) -> bool: ...
     def trusted(self, name: str) -> User: ...
@@ -75,11 +76,10 @@ class Greeter:
     def __init__(
         self,
         channel: Channel,
-        access: Access,
+        access: Authenticator,
         address: str,
         *,
-        tls: SSLContext | None,
-        binding: bytes | None,
+        tls: ServerCertificate | None,
         timeout: float,
         block: Block,
     ) -> None:
@@ -87,7 +87,6 @@ class Greeter:
         self._access = access
         self._address = address
         self._tls = tls
-        self._binding = binding
         self._timeout = timeout
         self._block = block
         self._secure = channel.transport.get_extra_info("ssl_object") is not None
@@ -99,7 +98,7 @@ class Greeter:
             if isinstance(message, requests.Startup | requests.CancelRequest):
                 return message
             if isinstance(message, requests.SslRequest) and self._tls is not None and not self._secure:
-                await self._encrypt(self._tls)
+                await self._encrypt(self._tls.context)
             else:
                 self._channel.write(b"N")
         raise requests.ProtocolError("too many requests for encryption", fatal=True)
@@ -145,14 +144,14 @@ class Greeter:
 
     async def _authenticate(self, name: str) -> User:
         access, address = self._access, self._address
-        shown = _common_name(self._channel.transport.get_extra_info("peercert"))
+        shown = common_name(self._channel.transport)
         if shown == name:
             user = await self._block(lambda: access.by_certificate(name))
             if user is not None:
                 return user
         if await self._block(lambda: access.trust(address)):
             return await self._block(lambda: access.trusted(name))
-        binding = self._binding if self._secure else None
+        binding = self._tls.binding if self._tls is not None and self._secure else None
         scram = await self._block(lambda: access.scram(name, address, binding=binding))
         self._channel.write(messages.authentication_sasl(scram.mechanisms(self._secure)))
         mechanism, first = (await self._password()).sasl_initial()
@@ -188,17 +187,6 @@ def _settings(startup: requests.Startup, user: User) -> Settings:
     }
     fixed = {"session_authorization": user.name, "is_superuser": "on" if user.admin else "off"}
     return Settings({**startup.options, **wanted}, fixed=fixed)
-
-
-def _common_name(certificate: Mapping[str, object] | None) -> str | None:
-    """Whom a client's certificate names; it was checked when TLS began."""
-    subject = (certificate or {}).get("subject", ())
-    assert isinstance(subject, tuple)
-    for part in subject:
-        for key, value in part:
-            if key == "commonName":
-                return str(value)
-    return None
 
 
 async def within(seconds: float, work: Awaitable[_Result]) -> _Result:

@@ -5,56 +5,56 @@ from __future__ import annotations
 import re
 
 from penstock.errors import SqlError
-from penstock.gateway import types
-from penstock.gateway.base import Connection
-from penstock.gateway.pgwire.values import decode
+from penstock.server.base import Connection
+from penstock.server.pgwire.decode.values import decode
+from penstock.types import postgres
 
 _LONGEST_NAME = 200
 _STRING = re.compile(r"'((?:[^']|'')*)'")
 _NUMBER = re.compile(r"[+-]?\s*(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _NAMES = {
-    "bool": types.BOOL,
-    "char": types.BPCHAR,
-    "decimal": types.NUMERIC,
-    "double": types.FLOAT8,
-    "float": types.FLOAT8,
-    "float4": types.FLOAT4,
-    "float8": types.FLOAT8,
-    "int": types.INT4,
-    "int2": types.INT2,
-    "int4": types.INT4,
-    "int8": types.INT8,
-    "string": types.TEXT,
-    "time": types.TIME,
-    "timestamp": types.TIMESTAMP,
-    "timestamptz": types.TIMESTAMPTZ,
+    "bool": postgres.BOOL,
+    "char": postgres.BPCHAR,
+    "decimal": postgres.NUMERIC,
+    "double": postgres.FLOAT8,
+    "float": postgres.FLOAT8,
+    "float4": postgres.FLOAT4,
+    "float8": postgres.FLOAT8,
+    "int": postgres.INT4,
+    "int2": postgres.INT2,
+    "int4": postgres.INT4,
+    "int8": postgres.INT8,
+    "string": postgres.TEXT,
+    "time": postgres.TIME,
+    "timestamp": postgres.TIMESTAMP,
+    "timestamptz": postgres.TIMESTAMPTZ,
     "unknown": 0,
-    "varchar": types.VARCHAR,
+    "varchar": postgres.VARCHAR,
 }
 _KNOWN = (
-    types.BOOL,
-    types.BYTEA,
-    types.NAME,
-    types.INT8,
-    types.INT2,
-    types.INT4,
-    types.TEXT,
-    types.OID,
-    types.JSON,
-    types.FLOAT4,
-    types.FLOAT8,
-    types.BPCHAR,
-    types.VARCHAR,
-    types.DATE,
-    types.TIME,
-    types.TIMESTAMP,
-    types.TIMESTAMPTZ,
-    types.INTERVAL,
-    types.NUMERIC,
-    types.UUID,
-    types.JSONB,
+    postgres.BOOL,
+    postgres.BYTEA,
+    postgres.NAME,
+    postgres.INT8,
+    postgres.INT2,
+    postgres.INT4,
+    postgres.TEXT,
+    postgres.OID,
+    postgres.JSON,
+    postgres.FLOAT4,
+    postgres.FLOAT8,
+    postgres.BPCHAR,
+    postgres.VARCHAR,
+    postgres.DATE,
+    postgres.TIME,
+    postgres.TIMESTAMP,
+    postgres.TIMESTAMPTZ,
+    postgres.INTERVAL,
+    postgres.NUMERIC,
+    postgres.UUID,
+    postgres.JSONB,
 )
-_OIDS = {**{types.type_name(oid): oid for oid in _KNOWN}, **_NAMES}
+_OIDS = {**{postgres.type_name(oid): oid for oid in _KNOWN}, **_NAMES}
 
 
 def type_oid(name: str) -> int:
@@ -65,7 +65,7 @@ def type_oid(name: str) -> int:
     plain = plain.removeprefix("pg_catalog.")
     inner = re.sub(r"\s*(\[\d*\])+$| array$", "", plain)
     oid = _OIDS.get(inner)
-    found = oid if oid is None or inner == plain else types.array_of(oid)
+    found = oid if oid is None or inner == plain else postgres.array_of(oid)
     if found is None:
         raise SqlError(f'type "{name}" does not exist', sqlstate="42704")
     return found
@@ -77,13 +77,13 @@ def evaluate(expression: str, oid: int, connection: Connection) -> object:
     folded = text.lower()
     if folded == "null":
         return None
-    wanted = oid or types.TEXT
+    wanted = oid or postgres.TEXT
     string = _STRING.fullmatch(text)
     if string is not None:
         return decode(wanted, 0, string[1].replace("''", "'").encode())
     if _NUMBER.fullmatch(text) or folded in ("true", "false"):
         return decode(wanted, 0, re.sub(r"\s", "", folded).encode())
-    prepared = connection.prepare(f"SELECT CAST(({text}) AS {types.type_name(wanted)})")
+    prepared = connection.prepare(f"SELECT CAST(({text}) AS {postgres.type_name(wanted)})")
     execution = connection.execute(prepared)
     try:
         for batch in execution.batches():

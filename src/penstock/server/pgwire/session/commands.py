@@ -3,34 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from penstock.dialect import commands as sql
-from penstock.dialect.statements import Piece, classify
 from penstock.errors import SqlError
-from penstock.gateway import types
-from penstock.gateway.base import Column, Connection, Prepared
-from penstock.gateway.pgwire.arguments import evaluate, type_oid
-from penstock.gateway.pgwire.channel import Channel
-from penstock.gateway.pgwire.cursors import fetched, moved
-from penstock.gateway.pgwire.portals import Portal, no_cursor
-from penstock.gateway.pgwire.session import Session
-from penstock.gateway.pgwire.statements import Statement, placed, understand
-from penstock.gateway.pgwire.transactions import Warned
+from penstock.server.base import Connection, Prepared
+from penstock.server.network.budgets import Purse
+from penstock.server.pgwire.protocol.channel import Channel
+from penstock.server.pgwire.session.arguments import evaluate, type_oid
+from penstock.server.pgwire.session.portals import Portal, fetched, moved, no_cursor
+from penstock.server.pgwire.session.session import SessionBase
+from penstock.server.pgwire.session.statements import ParsedStatement, placed, session_rows, understand
+from penstock.server.pgwire.session.transactions import Warned
+from penstock.sql.statements import commands as sql
+from penstock.sql.statements.classify import StatementText, classify
+from penstock.types import postgres as types
+from penstock.types.postgres import Column
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from penstock.server.session_settings import SessionRows
+
 _MOST_STATEMENTS = 10_000
 _MOST_PORTALS = 1_000
-_MOST_TEXT = 64 * 1024 * 1024
+_PLAN = 50
+"""What a statement that was understood takes in memory, beside its text: so many times as much."""
 _READS = ("SELECT", "EXPLAIN", "SHOW", "DESCRIBE", "VALUES")
 
 
-class Bound:
+def _cost(statement: ParsedStatement) -> int:
+    planned = statement.prepared is not None or statement.cursor is not None
+    return len(statement.text) * (_PLAN if planned else 1)
+
+
+class BoundStatement:
     """A statement with its values under a name; it runs when rows are first asked for."""
 
-    def __init__(self, statement: Statement, values: Sequence[object], formats: Sequence[int]) -> None:
+    def __init__(
+        self, statement: ParsedStatement, values: Sequence[object], formats: Sequence[int], size: int = 0
+    ) -> None:
+        """``size`` is how many bytes its values take."""
+        self.size = size
         self.statement = statement
         self.values = values
         self.formats = formats
@@ -44,14 +58,17 @@ class Bound:
             self.portal.close()
 
 
-class Commands(Session):
+class Commands(SessionBase):
     """A session with its statements, and its portals, which are also its cursors."""
 
-    def __init__(self, connection: Connection, channel: Channel) -> None:
+    def __init__(self, connection: Connection, channel: Channel, purse: Purse | None = None) -> None:
         super().__init__(connection, channel)
-        self.statements: dict[str, Statement] = {}
-        self.portals: dict[str, Bound] = {}
-        self._text = 0
+        self._purse = purse or Purse()
+        self.statements: dict[str, ParsedStatement] = {}
+        self.portals: dict[str, BoundStatement] = {}
+        self._since: dict[str, tuple[str, bool]] = {}
+        """When each statement was prepared, and whether by SQL."""
+        connection.settings.session_rows = self._session_rows
         self._own: dict[type[object], Callable[[Any, Sequence[int]], Portal]] = {
             sql.Begin: self._begin,
             sql.Commit: self._commit,
@@ -76,7 +93,7 @@ class Commands(Session):
 
     # for every way to run statements
 
-    def open(self, statement: Statement, values: Sequence[object], formats: Sequence[int]) -> Portal:
+    def open(self, statement: ParsedStatement, values: Sequence[object], formats: Sequence[int]) -> Portal:
         """Begin to run a statement; its rows come when they are taken from the portal."""
         self.allow(statement)
         self.transaction.enter()
@@ -104,7 +121,7 @@ class Commands(Session):
             relay=relay,
         )
 
-    def allow(self, statement: Statement) -> None:
+    def allow(self, statement: ParsedStatement) -> None:
         """Raise if this may not run now."""
         if self.transaction.failed and not statement.leaves:
             raise SqlError(
@@ -112,7 +129,7 @@ class Commands(Session):
                 sqlstate="25P02",
             )
 
-    def columns(self, statement: Statement) -> tuple[Column, ...] | None:
+    def columns(self, statement: ParsedStatement) -> tuple[Column, ...] | None:
         """What its rows will have, as far as can be told now; None if there are none."""
         command = statement.command
         if statement.prepared is not None:
@@ -125,40 +142,48 @@ class Commands(Session):
             return self.columns(self.portals[command.name].statement)
         return None
 
-    def keep(self, name: str, statement: Statement) -> None:
+    def keep(self, name: str, statement: ParsedStatement) -> None:
         """Remember a statement under a name that is free, or under none."""
         if name and name in self.statements:
             raise SqlError(f'prepared statement "{name}" already exists', sqlstate="42P05")
         self.forget(name)
-        self._text += len(statement.text)
-        if len(self.statements) >= _MOST_STATEMENTS or self._text > _MOST_TEXT:
-            self._text -= len(statement.text)
+        if len(self.statements) >= _MOST_STATEMENTS:
             raise SqlError("too many prepared statements", sqlstate="53400", hint="DEALLOCATE ALL")
+        self._purse.take(_cost(statement), "prepared statements", "close those that you do not need")
         self.statements[name] = statement
+        self._since[name] = (datetime.now(UTC).isoformat(), False)
+
+    def _session_rows(self) -> SessionRows:
+        prepared = {name: (statement, *self._since[name]) for name, statement in self.statements.items()}
+        cursors = {name: (each.statement.text, each.hold) for name, each in self.portals.items()}
+        return session_rows(prepared, cursors)
 
     def forget(self, name: str) -> None:
         statement = self.statements.pop(name, None)
+        self._since.pop(name, None)
         if statement is not None:
-            self._text -= len(statement.text)
+            self._purse.give(_cost(statement))
 
-    def known(self, name: str) -> Statement:
+    def known(self, name: str) -> ParsedStatement:
         statement = self.statements.get(name)
         if statement is None:
             what = f'prepared statement "{name}" does not exist' if name else "there is no unnamed statement"
             raise SqlError(what, sqlstate="26000")
         return statement
 
-    def bind(self, name: str, bound: Bound) -> None:
+    def bind(self, name: str, bound: BoundStatement) -> None:
         if name and name in self.portals:
             raise SqlError(f'cursor "{name}" already exists', sqlstate="42P03")
         if len(self.portals) >= _MOST_PORTALS:
             raise SqlError("too many open cursors", sqlstate="53400", hint="CLOSE ALL")
         self.unbind(name)
+        self._purse.take(bound.size, "values of parameters", "close portals that you do not need")
         self.portals[name] = bound
 
     def unbind(self, name: str) -> None:
         bound = self.portals.pop(name, None)
         if bound is not None:
+            self._purse.give(bound.size)
             bound.close()
 
     def ended(self, *, keep: bool) -> None:
@@ -171,6 +196,8 @@ class Commands(Session):
     def _close(self) -> None:
         for name in list(self.portals):
             self.unbind(name)
+        self.statements.clear()
+        self._purse.close()
         super()._close()
 
     # transactions
@@ -251,14 +278,16 @@ class Commands(Session):
 
     # cursors
 
-    def _declare(self, statement: Statement, command: sql.Declare, values: Sequence[object]) -> Portal:
+    def _declare(self, statement: ParsedStatement, command: sql.Declare, values: Sequence[object]) -> Portal:
         if not command.hold and not self.transaction.several:
             self.transaction.require("DECLARE CURSOR")
         query = statement.cursor
         if query is None or query.columns is None:
             raise SqlError("DECLARE CURSOR needs a query", sqlstate="42601")
         formats = (1,) if command.binary else ()
-        bound = Bound(Statement(command.query, 0, sql.Query(command.query), query), values, formats)
+        bound = BoundStatement(
+            ParsedStatement(command.query, 0, sql.QueryStatement(command.query), query), values, formats
+        )
         bound.hold = command.hold
         self.bind(command.name, bound)
         bound.portal = self.run(query, values, formats, relay=False)
@@ -294,6 +323,7 @@ class Commands(Session):
     def _prepare(self, command: sql.PrepareStatement, _formats: Sequence[int]) -> Portal:
         given = [type_oid(each) for each in command.types]
         self.keep(command.name, self._inner(command.query, command.offset, given))
+        self._since[command.name] = (self._since[command.name][0], True)
         return _done(command.tag)
 
     def _execute(self, command: sql.ExecuteStatement, formats: Sequence[int]) -> Portal:
@@ -318,10 +348,10 @@ class Commands(Session):
             self.forget(name)
         return _done(command.tag)
 
-    def _inner(self, query: str, offset: int, types: Sequence[int] = ()) -> Statement:
+    def _inner(self, query: str, offset: int, types: Sequence[int] = ()) -> ParsedStatement:
         """The statement inside of another."""
         with placed(offset):
-            return understand(Piece(query, 0), classify(query), self.connection, types)
+            return understand(StatementText(query, 0), classify(query), self.connection, types)
 
     # the rest
 
@@ -363,7 +393,7 @@ def _shown(name: str) -> tuple[Column, ...]:
 
 def _spelled(name: str) -> str:
     """PostgreSQL heads the answer with its own spelling of the name."""
-    from penstock.gateway.known import ALIASES, KNOWN
+    from penstock.server.setting_names import ALIASES, KNOWN
 
     known = KNOWN.get(ALIASES.get(name.lower(), name.lower()))
     return known.name if known is not None else name

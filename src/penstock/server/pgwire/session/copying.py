@@ -9,18 +9,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.dialect.statements import CopyOptions
-from penstock.gateway.base import Column
-from penstock.gateway.pgwire.fields import Field, Fixed, Varying, content
-from penstock.gateway.pgwire.messages import copy_data
-from penstock.gateway.pgwire.rows import fields, in_slices
-from penstock.gateway.pgwire.text import Style
-from penstock.gateway.pgwire.weaving import Layout, woven
+from penstock.server.pgwire.encode.fields import Field, Fixed, Varying, content
+from penstock.server.pgwire.encode.rows import fields, in_slices
+from penstock.server.pgwire.encode.text import Style
+from penstock.server.pgwire.encode.weaving import RowLayout, woven
+from penstock.server.pgwire.protocol.messages import copy_data
+from penstock.sql.statements.classify import CopyOptions
+from penstock.types.postgres import Column
 
 if TYPE_CHECKING:
-    from penstock.gateway.settings import Settings
+    from penstock.server.session_settings import Settings
 
-_BINARY = Layout(frame=b"d", counted=True, lengths=True)
+_BINARY = RowLayout(frame=b"d", counted=True, lengths=True)
 _HEAD = 5
 """Bytes of a message before its content."""
 _SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
@@ -122,7 +122,7 @@ class CopyEncoder:
         return Varying(pc.if_else(quoted, inside, text).cast(pa.binary()))
 
     def _lines(self, count: int, written: Sequence[Field]) -> memoryview:
-        layout = Layout(frame=b"d", between=self._options.delimiter.encode(), end=b"\n")
+        layout = RowLayout(frame=b"d", between=self._options.delimiter.encode(), end=b"\n")
         return woven(count, written, layout)[0].data
 
 

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.dialect import commands as sql
 from penstock.errors import SqlError
-from penstock.gateway.base import Connection
-from penstock.gateway.pgwire import messages, requests
-from penstock.gateway.pgwire.channel import Channel
-from penstock.gateway.pgwire.commands import Bound, Commands
-from penstock.gateway.pgwire.copying import CopyEncoder
-from penstock.gateway.pgwire.portals import Portal
-from penstock.gateway.pgwire.statements import Statement, pieces, placed, understand
-from penstock.gateway.pgwire.values import decode
+from penstock.server.base import Connection
+from penstock.server.network.budgets import Purse
+from penstock.server.pgwire.decode.values import decode
+from penstock.server.pgwire.protocol import messages, requests
+from penstock.server.pgwire.protocol.channel import Channel
+from penstock.server.pgwire.session.commands import BoundStatement, Commands
+from penstock.server.pgwire.session.copying import CopyEncoder
+from penstock.server.pgwire.session.portals import Portal
+from penstock.server.pgwire.session.statements import ParsedStatement, pieces, placed, understand
+from penstock.sql.statements import commands as sql
 
-_EMPTY = Statement("", 0, sql.Empty())
+_VALUE = 2
+"""What a value takes in memory, at most so many times what it takes in a message."""
+_EMPTY = ParsedStatement("", 0, sql.Empty())
 
 
 class PgSession(Commands):
     """A whole session."""
 
-    def __init__(self, connection: Connection, channel: Channel) -> None:
-        super().__init__(connection, channel)
+    def __init__(self, connection: Connection, channel: Channel, purse: Purse | None = None) -> None:
+        super().__init__(connection, channel, purse)
         self._actions = {
             requests.Query: self._query,
             requests.Parse: self._parse,
@@ -48,7 +51,7 @@ class PgSession(Commands):
         found = pieces(message.sql)
         self.transaction.several = len(found) > 1
         for piece, command in found:
-            self.allow(Statement(piece.text, piece.offset, command))
+            self.allow(ParsedStatement(piece.text, piece.offset, command))
             statement = understand(piece, command, self.connection)
             with placed(piece.offset):
                 self._answer(statement)
@@ -56,7 +59,7 @@ class PgSession(Commands):
             self.put(messages.EMPTY_QUERY_RESPONSE)
         self.ready()
 
-    def _answer(self, statement: Statement) -> None:
+    def _answer(self, statement: ParsedStatement) -> None:
         if isinstance(statement.command, sql.CopyOut):
             self._copy(statement.command)
             return
@@ -80,7 +83,7 @@ class PgSession(Commands):
         statement = _EMPTY
         if found:
             piece, command = found[0]
-            self.allow(Statement(piece.text, piece.offset, command))
+            self.allow(ParsedStatement(piece.text, piece.offset, command))
             self.transaction.enter()
             statement = understand(piece, command, self.connection, message.types)
         self.keep(message.name, statement)
@@ -106,7 +109,8 @@ class PgSession(Commands):
         if columns is not None:
             formats = tuple(messages.spread(formats, len(columns)))
         self.transaction.enter()
-        self.bind(message.portal, Bound(statement, values, formats))
+        size = _VALUE * sum(len(data or b"") for data in message.parameters)
+        self.bind(message.portal, BoundStatement(statement, values, formats, size))
         self.put(messages.BIND_COMPLETE)
 
     def _describe(self, message: requests.Message) -> None:
@@ -154,7 +158,7 @@ class PgSession(Commands):
             self.unbind(message.name)
         self.put(messages.CLOSE_COMPLETE)
 
-    def _portal(self, name: str) -> Bound:
+    def _portal(self, name: str) -> BoundStatement:
         bound = self.portals.get(name)
         if bound is None:
             raise SqlError(f'portal "{name}" does not exist', sqlstate="34000")

@@ -1,4 +1,4 @@
-"""Results that are being read: portals of the extended protocol, and cursors."""
+"""Results that are being read: portals of the extended protocol, and cursors with FETCH and MOVE."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.errors import SqlError
-from penstock.gateway.base import Column, Execution, Relay
-from penstock.gateway.pgwire import small
-from penstock.gateway.pgwire.channel import Buffer
-from penstock.gateway.pgwire.messages import data_row, spread
-from penstock.gateway.pgwire.rows import RowEncoder
-from penstock.gateway.settings import Settings
+from penstock.server.base import Execution, Relay
+from penstock.server.pgwire.encode.rows import FEW, RowEncoder, encode_few, few_writers
+from penstock.server.pgwire.protocol.channel import Buffer
+from penstock.server.pgwire.protocol.messages import data_row, spread
+from penstock.server.session_settings import Settings
+from penstock.sql.statements.commands import Fetch
+from penstock.types.postgres import Column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,7 +24,7 @@ Fields = Sequence[Sequence[bytes | None]]
 """Rows that PostgreSQL has encoded already."""
 
 
-class Rows:
+class ResultRows:
     """The rows of a result, handed out in parts of any size that is asked for, forward only."""
 
     def __init__(self, columns: Sequence[Column], batches: Iterator[pa.RecordBatch | Fields]) -> None:
@@ -80,7 +81,7 @@ def _fitting(batch: pa.RecordBatch | Fields, total: int) -> int:
     """How many rows of the batch make one part."""
     if isinstance(batch, Sequence):
         return total
-    if total <= small.FEW:
+    if total <= FEW:
         return total
     size = max(1, int(batch.nbytes))
     return max(1, min(_ROWS, total * PART // size))
@@ -111,7 +112,7 @@ class Portal:
         self.formats = spread(formats, len(self.columns or ()))
         if batches is None:
             batches = self._begin(relay) if execution is not None else iter(())
-        self.rows = Rows(self.columns or (), batches)
+        self.rows = ResultRows(self.columns or (), batches)
 
     def _begin(self, relay: bool) -> Iterator[pa.RecordBatch | Fields]:
         execution = self.execution
@@ -128,9 +129,9 @@ class Portal:
             if isinstance(part, Sequence):
                 yield len(part), [data_row(fields) for fields in part]
                 continue
-            write = small.writers(self.columns or (), self.formats) if part.num_rows <= small.FEW else None
+            write = few_writers(self.columns or (), self.formats) if part.num_rows <= FEW else None
             if write:
-                yield part.num_rows, small.encode(part, write)
+                yield part.num_rows, encode_few(part, write)
                 continue
             if encoder is None:
                 encoder = RowEncoder(self.columns or (), self.formats, settings)
@@ -148,3 +149,50 @@ class Portal:
 
 def no_cursor(name: str) -> SqlError:
     return SqlError(f'cursor "{name}" does not exist', sqlstate="34000")
+
+
+def fetched(rows: ResultRows, command: Fetch) -> Iterator[pa.RecordBatch | Fields]:
+    """The rows that FETCH asks for; the cursor moves as they are taken, and only forward."""
+    count = command.count
+    if command.direction == "forward":
+        if count is None or count > 0:
+            yield from rows.take(count)
+            return
+    elif command.direction == "relative" and count is not None and count > 0:
+        yield from _nth(rows, count)
+        return
+    elif command.direction == "absolute" and count is not None:
+        if count == -1:
+            yield from _last(rows)
+            return
+        # To stand before the first row is where a cursor begins.
+        if count == 0 and rows.position == 0:
+            return
+        if count > rows.position:
+            yield from _nth(rows, count - rows.position)
+            return
+    raise SqlError(
+        "cursor can only scan forward",
+        sqlstate="55000",
+        hint="Results are streamed and not kept: run the query again to see earlier rows.",
+    )
+
+
+def moved(rows: ResultRows, command: Fetch) -> int:
+    """Skip the rows that the command asks for, and count them."""
+    return sum(len(part) for part in fetched(rows, command))
+
+
+def _nth(rows: ResultRows, count: int) -> Iterator[pa.RecordBatch | Fields]:
+    """The row so many rows on; those before it are skipped."""
+    skipped = sum(len(part) for part in rows.take(count - 1))
+    if skipped == count - 1:
+        yield from rows.take(1)
+
+
+def _last(rows: ResultRows) -> Iterator[pa.RecordBatch | Fields]:
+    final: pa.RecordBatch | Fields | None = None
+    for part in rows.take():
+        final = part
+    if final is not None:
+        yield final[len(final) - 1 :]

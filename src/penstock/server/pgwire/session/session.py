@@ -1,7 +1,7 @@
 """One client's session: takes its messages, and answers them in PostgreSQL's order.
 
-All of this runs in a thread, for one message after the other; `Session.cancel` and `Session.depart` may be
-called by others at any time.
+All of this runs in a thread, for one message after the other. `SessionBase.cancel` and `SessionBase.depart`
+may be called by others at any time.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from penstock.errors import PenstockError, SqlError
-from penstock.gateway.base import Connection, Execution
-from penstock.gateway.pgwire import messages, requests
-from penstock.gateway.pgwire.channel import Buffer, Channel, Gone
-from penstock.gateway.pgwire.transactions import Transaction
+from penstock.server.base import Connection, Execution
+from penstock.server.pgwire.protocol import messages, requests
+from penstock.server.pgwire.protocol.channel import Buffer, Channel, Gone
+from penstock.server.pgwire.session.transactions import TransactionBlock
 
 _FLUSH = 64 * 1024
 _CANCELED = "canceling statement due to user request"
@@ -23,13 +23,13 @@ _QUIET = ("warning", "error")
 _log = logging.getLogger(__name__)
 
 
-class Session:
+class SessionBase:
     """What a session is made of, whatever the way its statements come."""
 
     def __init__(self, connection: Connection, channel: Channel) -> None:
         self.connection = connection
         self.settings = connection.settings
-        self.transaction = Transaction(self.settings)
+        self.transaction = TransactionBlock(self.settings)
         self._channel = channel
         self._out: list[Buffer] = []
         self._size = 0

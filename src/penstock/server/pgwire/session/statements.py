@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from penstock.dialect.commands import (
+from penstock.errors import SqlError
+from penstock.server.base import Connection, Prepared
+from penstock.sql.statements.classify import Command, Empty, StatementText, classify, split
+from penstock.sql.statements.commands import (
     Commit,
     CreateSchema,
     CreateTable,
@@ -15,24 +19,24 @@ from penstock.dialect.commands import (
     Declare,
     Drop,
     Explain,
-    Query,
+    QueryStatement,
     Rename,
     Rollback,
     RollbackTo,
     Unsupported,
 )
-from penstock.dialect.statements import Command, Empty, Piece, classify, split
-from penstock.errors import SqlError
-from penstock.gateway.base import Connection, Prepared
+
+if TYPE_CHECKING:
+    from penstock.server.session_settings import SessionRows
 
 _CACHED = 4096
 """Longer texts are not remembered."""
-_FOR_ENGINE = (Query, Explain, CreateView, CreateTable, CreateSchema, Drop, Rename)
+_FOR_ENGINE = (QueryStatement, Explain, CreateView, CreateTable, CreateSchema, Drop, Rename)
 _LEAVES = (Commit, Rollback, RollbackTo)
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class ParsedStatement:
     """``offset`` is where its text begins in what the client sent.
 
     ``prepared`` is None for what the session answers itself; ``cursor`` is the query that it declares.
@@ -57,7 +61,7 @@ class Statement:
 
 
 @lru_cache(maxsize=1024)
-def _pieces_of(text: str) -> tuple[tuple[Piece, Command], ...]:
+def _pieces_of(text: str) -> tuple[tuple[StatementText, Command], ...]:
     found = []
     for piece in split(text):
         with placed(piece.offset):
@@ -65,28 +69,28 @@ def _pieces_of(text: str) -> tuple[tuple[Piece, Command], ...]:
     return tuple(found)
 
 
-def pieces(text: str) -> list[tuple[Piece, Command]]:
+def pieces(text: str) -> list[tuple[StatementText, Command]]:
     """The statements of a text and what each asks for, without empty ones. Raises `SqlError` 42601."""
     found = _pieces_of(text) if len(text) <= _CACHED else _pieces_of.__wrapped__(text)
     return [each for each in found if not isinstance(each[1], Empty)]
 
 
 def understand(
-    piece: Piece, command: Command, connection: Connection, types: Sequence[int] = ()
-) -> Statement:
+    piece: StatementText, command: Command, connection: Connection, types: Sequence[int] = ()
+) -> ParsedStatement:
     """The statement, analysed by the engine if it is for it. Places in errors are in the whole text."""
     if isinstance(command, Unsupported):
         raise command.error()
     if isinstance(command, Declare):
         with placed(piece.offset + command.offset):
-            inner = understand(Piece(command.query, 0), classify(command.query), connection, types)
-        return Statement(piece.text, piece.offset, command, cursor=inner.prepared)
+            inner = understand(StatementText(command.query, 0), classify(command.query), connection, types)
+        return ParsedStatement(piece.text, piece.offset, command, cursor=inner.prepared)
     if not isinstance(command, _FOR_ENGINE):
-        return Statement(piece.text, piece.offset, command)
-    text, offset = (command.text, command.offset) if isinstance(command, Query) else (piece.text, 0)
+        return ParsedStatement(piece.text, piece.offset, command)
+    text, offset = (command.text, command.offset) if isinstance(command, QueryStatement) else (piece.text, 0)
     with placed(piece.offset + offset):
         prepared = connection.prepare(text, types)
-    return Statement(piece.text, piece.offset, command, prepared)
+    return ParsedStatement(piece.text, piece.offset, command, prepared)
 
 
 @contextmanager
@@ -98,3 +102,37 @@ def placed(offset: int) -> Iterator[None]:
         if error.position is not None and offset:
             error.position = max(0, error.position + offset)
         raise
+
+
+def session_rows(
+    prepared: Mapping[str, tuple[ParsedStatement, str, bool]], cursors: Mapping[str, tuple[str, bool]]
+) -> SessionRows:
+    """What PostgreSQL's catalog tells of a session: rows by table, of what has a name.
+
+    Of statements: when they were prepared, and whether by SQL.
+    """
+    told = [_statement(name, *each) for name, each in prepared.items() if name]
+    open_ = [
+        {"name": name, "statement": text, "is_holdable": hold, "is_binary": False, "is_scrollable": True}
+        for name, (text, hold) in cursors.items()
+        if name
+    ]
+    return {"pg_prepared_statements": told, "pg_cursors": open_}
+
+
+def _statement(name: str, statement: ParsedStatement, since: str, by_sql: bool) -> Mapping[str, object]:
+    columns = statement.prepared.columns if statement.prepared is not None else None
+    return {
+        "name": name,
+        "statement": f"PREPARE {name} AS {statement.text}" if by_sql else statement.text,
+        "prepare_time": since,
+        "parameter_types": _types(statement.parameters),
+        "result_types": None if columns is None else _types([each.oid for each in columns]),
+        "from_sql": by_sql,
+        "generic_plans": 0,
+        "custom_plans": 0,
+    }
+
+
+def _types(oids: Sequence[int]) -> str:
+    return "{" + ",".join(map(str, oids)) + "}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.errors import SqlError
-from penstock.gateway.settings import Settings
+from penstock.server.session_settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class Warned:
     sqlstate: str
 
 
-class Transaction:
+class TransactionBlock:
     """Where the session is: outside of a transaction block, in one, or in one that failed.
 
     Statements outside of a block make a transaction too, which ends with the message they came in (or with

@@ -6,27 +6,27 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.catalog import Catalog, Create, Kind, Statement
-from penstock.catalog import Drop as DropStatement
-from penstock.catalog.rules import dependents as dependents_of
-from penstock.catalog.sql import MAX_SQL
-from penstock.dialect.commands import CreateSchema, CreateTable, CreateView, Drop
+from penstock.control.catalog import Catalog, Create, Statement, StatementKind
+from penstock.control.catalog import Drop as DropStatement
+from penstock.control.catalog.rules import dependents as dependents_of
+from penstock.control.catalog.sql import MAX_SQL
 from penstock.errors import CatalogConflict, DuplicateName, SqlError, TerminalError
-from penstock.gateway.base import User
-from penstock.gateway.tables import naming
-from penstock.gateway.tables.entry import Entry, dependents
-from penstock.gateway.tables.planning import Planner
-from penstock.gateway.tables.relation import Key
-from penstock.gateway.tables.spec import Spec, ViewSpec, encode
+from penstock.server.base import User
+from penstock.server.relations import naming
+from penstock.server.relations.ddl.planning import SpecMaker
+from penstock.server.relations.entry import TableEntry, dependents
+from penstock.server.relations.relation import Key
+from penstock.server.relations.spec import Spec, ViewSpec, encode
+from penstock.sql.statements.commands import CreateSchema, CreateTable, CreateView, Drop
 
 if TYPE_CHECKING:
-    from penstock.gateway.tables.tables import Tables
+    from penstock.server.relations.relations import Tables
 
 
-class Changes:
+class CatalogChanges:
     """Carries out commands on the catalog that the tables follow."""
 
-    def __init__(self, tables: Tables, catalog: Catalog, planner: Planner) -> None:
+    def __init__(self, tables: Tables, catalog: Catalog, planner: SpecMaker) -> None:
         self._tables, self._catalog, self._planner = tables, catalog, planner
 
     # CREATE
@@ -49,7 +49,7 @@ class Changes:
                 sqlstate="0A000",
             )
         key = self._new_key(command.name, search_path, user)
-        kind = Kind.VIEW if isinstance(command, CreateView) else Kind.TABLE
+        kind = StatementKind.VIEW if isinstance(command, CreateView) else StatementKind.TABLE
         replaces = isinstance(command, CreateView) and command.replace
         old = self._tables.entry(key)
         if old is not None:
@@ -83,7 +83,9 @@ class Changes:
             if command.if_not_exists:
                 return [f'schema "{name}" already exists, skipping']
             raise SqlError(f'schema "{name}" already exists', sqlstate="42P06")
-        self._change(Create(Statement(name, Kind.SCHEMA, f"CREATE SCHEMA {naming.backquoted(name)}")), user)
+        self._change(
+            Create(Statement(name, StatementKind.SCHEMA, f"CREATE SCHEMA {naming.backquoted(name)}")), user
+        )
         return []
 
     def _new_key(self, path: Sequence[str], search_path: Sequence[str], user: User) -> Key:
@@ -110,7 +112,7 @@ class Changes:
                 sqlstate="42501",
             )
 
-    def _check_replaceable(self, old: Entry, kind: Kind, replaces: bool) -> None:
+    def _check_replaceable(self, old: TableEntry, kind: StatementKind, replaces: bool) -> None:
         if not replaces:
             raise SqlError(f'relation "{old.key[1]}" already exists', sqlstate="42P07")
         if old.kind != kind:
@@ -131,7 +133,7 @@ class Changes:
         if command.kind == "schema":
             return self._drop_schemas(command, user)
         notices: list[str] = []
-        chosen: list[Entry] = []
+        chosen: list[TableEntry] = []
         for path in command.names:
             entry = self._existing(command, path, search_path, user, notices)
             if entry is not None and entry not in chosen:
@@ -147,7 +149,7 @@ class Changes:
 
     def _existing(
         self, command: Drop, path: Sequence[str], search_path: Sequence[str], user: User, notices: list[str]
-    ) -> Entry | None:
+    ) -> TableEntry | None:
         schema, name = naming.split(path)
         candidates = [schema] if schema is not None else naming.effective(search_path, user.name)
         found = [entry for each in candidates if (entry := self._tables.entry((each, name)))]
@@ -166,7 +168,7 @@ class Changes:
         notices.append(f"{what}, skipping")
         return None
 
-    def _check_droppable(self, entry: Entry, kind: str, user: User) -> None:
+    def _check_droppable(self, entry: TableEntry, kind: str, user: User) -> None:
         self._check_writable(entry.key[0], user)
         if entry.kind != kind:
             raise SqlError(
@@ -181,9 +183,9 @@ class Changes:
                 sqlstate="42501",
             )
 
-    def _users(self, chosen: Sequence[Entry]) -> list[Entry]:
+    def _users(self, chosen: Sequence[TableEntry]) -> list[TableEntry]:
         """Everything that reads the chosen entries, directly or not, and is not chosen itself."""
-        entries, found, ahead = self._tables.entries(), list[Entry](), list(chosen)
+        entries, found, ahead = self._tables.entries(), list[TableEntry](), list(chosen)
         while ahead:
             for user in dependents(entries, ahead.pop().key):
                 if user not in found and user not in chosen:
@@ -192,7 +194,12 @@ class Changes:
         return found
 
     def _check_alone(
-        self, chosen: Sequence[Entry], users: Sequence[Entry], command: Drop, user: User, notices: list[str]
+        self,
+        chosen: Sequence[TableEntry],
+        users: Sequence[TableEntry],
+        command: Drop,
+        user: User,
+        notices: list[str],
     ) -> None:
         for each in users:
             if not command.cascade:
@@ -239,7 +246,7 @@ class Changes:
         entries = self._catalog.head().entries
         for statement in statements:
             for each in dependents_of(entries, statement):
-                if each.kind not in (Kind.TABLE, Kind.VIEW, Kind.SCHEMA):
+                if each.kind not in (StatementKind.TABLE, StatementKind.VIEW, StatementKind.SCHEMA):
                     raise _needed(
                         statement,
                         f"{each.kind} {each.name} depends on it",
@@ -293,7 +300,7 @@ def _needed(
     )
 
 
-def _read_by(user: Entry, chosen: Sequence[Entry], users: Sequence[Entry]) -> str:
+def _read_by(user: TableEntry, chosen: Sequence[TableEntry], users: Sequence[TableEntry]) -> str:
     needs = user.spec.needs if isinstance(user.spec, ViewSpec) else ()
     read = next((each for each in (*chosen, *users) if each.key in needs), chosen[0])
     return f"{user.kind} {naming.shown(user.key)} depends on {read.kind} {naming.shown(read.key)}"

@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from penstock.errors import SqlError
-from penstock.gateway.tables.columns import parsed as columns_of
-from penstock.gateway.tables.naming import backquoted
+from penstock.server.relations.columns import parsed as columns_of
+from penstock.server.relations.naming import backquoted
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -7,21 +7,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.dialect.commands import CreateTable, CreateView
 from penstock.errors import SqlError
-from penstock.gateway.base import PUBLIC, User
-from penstock.gateway.tables import columns as shapes
-from penstock.gateway.tables import files, formats, given, naming, paths
-from penstock.gateway.tables.paths import Roots
-from penstock.gateway.tables.relation import Key, Relation
-from penstock.gateway.tables.shelf import Shelf
-from penstock.gateway.tables.spec import Spec, TableSpec, ViewSpec, reference, resolved
-from penstock.gateway.tables.summary import summary
+from penstock.server.base import PUBLIC, User
+from penstock.server.relations import columns as shapes
+from penstock.server.relations import naming
+from penstock.server.relations.ddl import given
+from penstock.server.relations.files import files, formats, paths
+from penstock.server.relations.files.paths import Roots
+from penstock.server.relations.files.summary import summary
+from penstock.server.relations.relation import Key, Relation
+from penstock.server.relations.spark_tables import SparkTables
+from penstock.server.relations.spec import Spec, TableSpec, ViewSpec, reference, resolved
+from penstock.sql.statements.commands import CreateTable, CreateView
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from penstock.dialect.analysis import Analysis
+    from penstock.sql.statements.analysis import Analysis
 
 
 class Finder(Protocol):
@@ -32,11 +34,11 @@ class Finder(Protocol):
     def kept_from(self, user: User) -> Sequence[str]: ...
 
 
-class Planner:
+class SpecMaker:
     """Makes specs of commands."""
 
-    def __init__(self, finder: Finder, shelf: Shelf, roots: Roots) -> None:
-        self._finder, self._shelf, self._roots = finder, shelf, roots
+    def __init__(self, finder: Finder, spark_tables: SparkTables, roots: Roots) -> None:
+        self._finder, self._spark_tables, self._roots = finder, spark_tables, roots
 
     def table(self, command: CreateTable, user: User) -> TableSpec:
         """An external table, after a look into its files, which must be none of those kept from this user."""
@@ -60,9 +62,9 @@ class Planner:
             wanted = given.parsed(command.columns) if command.columns else None
             opened = TableSpec(self._roots.opened(path), kind, options)
             seen = "" if wanted else summary(opened)
-            schema = files.look(self._shelf.spark, opened, wanted)
+            schema = files.look(self._spark_tables.spark, opened, wanted)
         except Exception as error:
-            raise files.told(error, f"{path} cannot be read as {kind}") from error
+            raise files.told(error, f"{command.location} cannot be read as {kind}") from error
         return TableSpec(path, kind, options, shapes.columns_ddl(schema), seen)
 
     def opened(self, spec: Spec) -> Spec:
@@ -75,7 +77,7 @@ class Planner:
         self, command: CreateView, user: User, search_path: Sequence[str], names: Sequence[str], dialect: str
     ) -> ViewSpec:
         """A view: what its query reads is resolved now, as this user sees it."""
-        from penstock.dialect.analysis import analyse
+        from penstock.sql.statements.analysis import analyse
 
         analysis = analyse(command.query, dialect)
         _check_lasting(analysis)
@@ -91,7 +93,7 @@ class Planner:
 
     def written(self, sql: str, user: User) -> Spec:
         """What a statement says that somebody wrote into the catalog by hand."""
-        from penstock.dialect.statements import classify
+        from penstock.sql.statements.classify import classify
 
         command = classify(sql)
         if isinstance(command, CreateView):
@@ -123,7 +125,7 @@ class Planner:
 
     def _analysed(self, text: str, relations: Sequence[Relation]) -> StructType:
         """The columns of the query, as Spark understands it."""
-        spark, query = self._shelf.spark, f"create {secrets.token_hex(8)}"
+        spark, query = self._spark_tables.spark, f"create {secrets.token_hex(8)}"
         names: dict[Key, str] = {}
         try:
             for each in relations:
@@ -137,11 +139,11 @@ class Planner:
 
 
 def _translated(analysis: Analysis, relations: dict[tuple[str, ...], Relation]) -> str:
-    from penstock.dialect.translate import Target, respell, translate
+    from penstock.sql.translate import SparkRelation, respell, translate
 
-    def target(path: tuple[str, ...]) -> Target | None:
+    def target(path: tuple[str, ...]) -> SparkRelation | None:
         found = relations.get(tuple(path))
-        return Target(reference((found.schema, found.name)), found.spark_columns) if found else None
+        return SparkRelation(reference((found.schema, found.name)), found.spark_columns) if found else None
 
     spell = translate if analysis.dialect == "postgres" else respell
     return spell(analysis.tree, target=target)

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from penstock.catalog import Create, Kind, Statement
-from penstock.catalog import Drop as DropStatement
-from penstock.dialect.commands import Rename
+from penstock.control.catalog import Create, Statement, StatementKind
+from penstock.control.catalog import Drop as DropStatement
 from penstock.errors import SqlError
-from penstock.gateway.base import User
-from penstock.gateway.tables import naming
-from penstock.gateway.tables.changes import Changes
-from penstock.gateway.tables.entry import Entry, dependents
-from penstock.gateway.tables.relation import Key
-from penstock.gateway.tables.spec import Spec, ViewSpec, decode, encode, reference, resolved
+from penstock.server.base import User
+from penstock.server.relations import naming
+from penstock.server.relations.ddl.changes import CatalogChanges
+from penstock.server.relations.entry import TableEntry, dependents
+from penstock.server.relations.relation import Key
+from penstock.server.relations.spec import Spec, ViewSpec, decode, encode, reference, resolved
+from penstock.sql.statements.commands import Rename
 
 
-class Renames(Changes):
+class Renames(CatalogChanges):
     """Gives tables and views of the catalog other names."""
 
     def rename(self, command: Rename, user: User, search_path: Sequence[str]) -> list[str]:
@@ -42,7 +42,7 @@ class Renames(Changes):
         self._change(DropStatement(old.statement), user)
         return []
 
-    def _named(self, command: Rename, user: User, search_path: Sequence[str]) -> Entry | None:
+    def _named(self, command: Rename, user: User, search_path: Sequence[str]) -> TableEntry | None:
         schema, name = naming.split(command.name)
         candidates = [schema] if schema is not None else naming.effective(search_path, user.name)
         found = next((entry for each in candidates if (entry := self._tables.entry((each, name)))), None)
@@ -55,15 +55,15 @@ class Renames(Changes):
         self._check_droppable(found, found.kind, user)
         return found
 
-    def _spec(self, entry: Entry, user: User) -> Spec:
+    def _spec(self, entry: TableEntry, user: User) -> Spec:
         """What the catalog says of it, with paths as they were written."""
         statement = self._catalog.find(entry.statement)
         if statement is None:
             raise SqlError(f'relation "{entry.key[1]}" does not exist', sqlstate="42P01")
         return decode(statement.sql) or self._planner.written(statement.sql, user)
 
-    def _put(self, entry: Entry, key: Key, spec: Spec, user: User, *, replaces: bool = False) -> None:
-        kind = Kind.VIEW if isinstance(spec, ViewSpec) else Kind.TABLE
+    def _put(self, entry: TableEntry, key: Key, spec: Spec, user: User, *, replaces: bool = False) -> None:
+        kind = StatementKind.VIEW if isinstance(spec, ViewSpec) else StatementKind.TABLE
         name = entry.statement if replaces else ".".join(key)
         statement = Statement(name, kind, encode(key, spec), self._needs(key, spec))
         self._change(Create(statement, replaces), user)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.config import shown_url
+from penstock.core.arrow_data import sound
 from penstock.errors import CorruptFile, SqlError
-from penstock.gateway.tables import paths
+from penstock.server.relations.files import globbing, paths
 from penstock.spark.flow import Batches, Flow, Scan
 from penstock.storage import filesystem_of
 
@@ -43,7 +44,7 @@ def schema_of(path: str, format: str, options: dict[str, str]) -> pa.Schema:  # 
     try:
         with filesystem.open_input_file(files[0]) as file, _reader(file) as reader:
             return plain_schema(reader.schema)
-    except (OSError, pa.ArrowInvalid) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise SqlError(f"{files[0]} is not an Arrow file: {error}", sqlstate="58030") from error
 
 
@@ -84,8 +85,8 @@ class _IpcSplit:
         try:
             with self.filesystem.open_input_file(self.path) as file, _reader(file) as reader:
                 for batch in _batches(reader, self.share, self.shares):
-                    yield _fitted(batch, self.schema, self.path)
-        except (OSError, pa.ArrowInvalid) as error:
+                    yield _fitted(sound(batch), self.schema, self.path)
+        except (OSError, ValueError, pa.ArrowException) as error:
             raise CorruptFile(f"{self.path} cannot be read: {error}") from error
 
 
@@ -112,7 +113,7 @@ class _Fragment:
                 schema=self.given, columns=self.schema.names, batch_size=_BATCH_ROWS
             ):
                 yield _fitted(batch, self.schema, str(self.fragment))
-        except (OSError, pa.ArrowInvalid) as error:
+        except (OSError, ValueError, pa.ArrowException) as error:
             raise CorruptFile(f"{self.fragment} cannot be read: {error}") from error
 
 
@@ -198,7 +199,7 @@ def _files(path: str) -> tuple[fs.FileSystem, list[str]]:
     if not paths.is_remote(path):
         return fs.LocalFileSystem(), list(paths.files(path))
     filesystem, base = filesystem_of(path)
-    if paths.is_pattern(base):
+    if globbing.is_pattern(base):
         raise SqlError(
             f"{shown_url(path)} is a pattern, which works for files of this machine only",
             hint="name a folder or a file",
@@ -207,10 +208,8 @@ def _files(path: str) -> tuple[fs.FileSystem, list[str]]:
     if filesystem.get_file_info(base).type == fs.FileType.File:
         return filesystem, [base]
     infos = filesystem.get_file_info(fs.FileSelector(base, recursive=True, allow_not_found=True))
-    files = [
-        info.path for info in infos if info.type == fs.FileType.File and not paths.is_hidden(info.base_name)
-    ]
-    return filesystem, sorted(files)
+    files = [info.path for info in infos if info.type == fs.FileType.File]
+    return filesystem, sorted(file for file in files if not paths.is_below_hidden(file, base))
 
 
 def _dataset(

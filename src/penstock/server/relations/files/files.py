@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import SqlError
-from penstock.gateway.tables import arrow_files, footers, formats, paths
-from penstock.gateway.tables.spec import TableSpec
+from penstock.server.network.redaction import without_places
+from penstock.server.relations.files import arrow_files, footers, formats, paths
+from penstock.server.relations.spec import TableSpec
 from penstock.spark.paths import for_spark
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def look(spark: SparkSession, spec: TableSpec, given: StructType | None = None) 
     """The columns of the files, as they are or as they are ``given``, and of the folders they are in."""
     check_there(spec.path)
     if not is_native(spark, spec):
-        from penstock.tables import spark_schema
+        from penstock.types.tables import spark_schema
 
         arrow_files.check_options(spec.format, dict(spec.options))
         return given or spark_schema(arrow_files.schema_of(spec.path, spec.format, dict(spec.options)))
@@ -156,9 +157,9 @@ def told(error: Exception, what: str) -> SqlError:
     from penstock.errors import PenstockError
 
     if isinstance(error, PenstockError):
-        return SqlError(f"{what}: {error.what}", hint=error.hint, sqlstate="58030")
+        return SqlError(f"{what}: {without_places(error.what)}", hint=error.hint, sqlstate="58030")
     from pyspark.errors import PySparkException
 
     state = error.getSqlState() if isinstance(error, PySparkException) else None
     first = next(iter(str(error).splitlines()), type(error).__name__)
-    return SqlError(f"{what}: {first}", sqlstate=state or "58030")
+    return SqlError(f"{what}: {without_places(first)}", sqlstate=state or "58030")

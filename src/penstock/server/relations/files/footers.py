@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.gateway.tables import paths
-from penstock.gateway.tables.spec import TableSpec
+from penstock.server.relations.files import paths
+from penstock.server.relations.spec import TableSpec
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -47,7 +47,7 @@ def _of(file: pq.ParquetFile) -> StructType | None:
     old = any(file.schema.column(n).physical_type == "INT96" for n in range(len(file.schema)))
     if old or not all(_is_plain(field.type) for field in arrow):
         return None
-    from penstock.tables import spark_schema
+    from penstock.types.tables import spark_schema
 
     return StructType([StructField(f.name, f.dataType) for f in spark_schema(arrow).fields])
 

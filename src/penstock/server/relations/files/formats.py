@@ -7,7 +7,7 @@ from pathlib import Path
 
 from penstock.config import shown_url
 from penstock.errors import SqlError
-from penstock.gateway.tables import paths
+from penstock.server.relations.files import paths
 
 SPARK_FORMATS = frozenset({"parquet", "csv", "json", "orc"})
 _ALIASES = {"jsonl": "json", "ndjson": "json", "ipc": "arrow", "feather": "arrow", "tsv": "csv"}

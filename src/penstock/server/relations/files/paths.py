@@ -6,7 +6,6 @@ brought to one plain form first, and that form is what Spark gets.
 
 from __future__ import annotations
 
-import glob
 import itertools
 import os
 import re
@@ -14,11 +13,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from penstock.errors import SqlError
+from penstock.server.relations.files.globbing import at_most, braces, exactly, found, is_clear, is_pattern
 
 SETTING = "serve.paths"
-_GLOB = re.compile(r"[*?\[\]{}]")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
-_BRACES = re.compile(r"\{([^{}]*)\}")
 _CHOICES = 256
 """Paths that one with braces may stand for."""
 _SAME = {"s3a": "s3", "s3n": "s3"}
@@ -37,11 +35,11 @@ class Roots:
     def checked(self, path: str) -> str:
         """The path in its plain form. Raises `SqlError` 42501 unless all it can mean is below a root."""
         _check_characters(path)
-        found = self._checked(path, plain(path))
+        checked = self._checked(path, plain(path))
         for private in self._private:
-            if overlap(found, private):
+            if overlap(checked, private):
                 raise _refused(path, "Penstock keeps files of its own there")
-        return found
+        return checked
 
     def _checked(self, path: str, given: str) -> str:
         if is_remote(given):
@@ -52,9 +50,9 @@ class Roots:
             for each in braces(given):
                 self._check_pattern(path, each)
             return given
-        found = os.path.realpath(given)
-        self._check_inside(path, found)
-        return found
+        real = os.path.realpath(given)
+        self._check_inside(path, real)
+        return real
 
     def opened(self, path: str) -> str:
         """A path that was checked, with what the root says after a ``?`` about how to get there."""
@@ -70,15 +68,15 @@ class Roots:
     def _check_pattern(self, path: str, pattern: str) -> None:
         if ".." in Path(pattern).parts:
             raise _refused(path, "it holds ..")
-        fixed = Path(*itertools.takewhile(lambda part: not _GLOB.search(part), Path(pattern).parts))
+        fixed = Path(*itertools.takewhile(lambda part: not is_pattern(part), Path(pattern).parts))
         self._check_inside(path, os.path.realpath(fixed))
-        for found in glob.iglob(pattern, include_hidden=True):  # noqa: PTH207
-            self._check_inside(path, os.path.realpath(found))
+        for each in found(pattern, at_most, hidden=True):
+            self._check_inside(path, os.path.realpath(each))
 
     def _check_inside(self, path: str, real: str) -> None:
         inside = [root for root in self._folders if Path(real).is_relative_to(root)]
         if not inside:
-            raise _refused(path, f"{real} is not below any of them" if real != path else "")
+            raise _refused(path, "it leads out of them" if real != path else "")
         if all(any(is_dotted(part) for part in Path(real).relative_to(root).parts) for root in inside):
             raise _refused(path, "what begins with a dot is hidden")
 
@@ -93,10 +91,10 @@ class Roots:
 
 def plain(path: str) -> str:
     """A path of this machine without ``file:``, or an URL."""
-    found = _SCHEME.fullmatch(path)
-    if not found:
+    url = _SCHEME.fullmatch(path)
+    if not url:
         return path
-    scheme, rest = found[1].lower(), found[2]
+    scheme, rest = url[1].lower(), url[2]
     if scheme != "file":
         return f"{scheme}:{rest}"
     if rest.startswith("//"):
@@ -111,25 +109,11 @@ def is_remote(path: str) -> bool:
     return _SCHEME.fullmatch(path) is not None
 
 
-def is_pattern(path: str) -> bool:
-    return _GLOB.search(path) is not None
-
-
-def braces(pattern: str) -> Iterator[str]:
-    """The patterns that one with ``{a,b}`` stands for."""
-    found = _BRACES.search(pattern)
-    if not found:
-        yield pattern
-        return
-    for choice in found[1].split(","):
-        yield from braces(pattern[: found.start()] + choice + pattern[found.end() :])
-
-
 def matches(path: str) -> list[str]:
     """What is there of a path of this machine, which may be a pattern."""
     if not is_pattern(path):
         return [path] if Path(path).exists() else []
-    return sorted({found for each in braces(path) for found in glob.iglob(each)})  # noqa: PTH207
+    return sorted({match for each in braces(path) for match in found(each, exactly, hidden=False)})
 
 
 def files(path: str) -> Iterator[str]:
@@ -143,24 +127,52 @@ def files(path: str) -> Iterator[str]:
             yield from (str(Path(folder) / name) for name in sorted(names) if not is_hidden(name))
 
 
-def overlap(one: str, other: str) -> bool:
-    """Whether a table over one path can hold files below the other, as far as the paths are fixed.
+def overlap(table: str, other: str) -> bool:
+    """Whether a table over one path can hold files of the other, which may be a pattern as well.
 
-    Folders whose names begin with a dot or an underscore count for nothing, as Spark does not look into them.
+    What a pattern can match decides, and what it matches now, not how it is spelled. Folders below a table's
+    own count for nothing if Spark does not look into them.
     """
-    if is_remote(one) != is_remote(other):
+    if is_remote(table) != is_remote(other):
         return False
-    first, second = sorted((_fixed(one), _fixed(other)), key=len)
-    if second[: len(first)] != first:
-        return False
-    return first == _fixed(other) or not any(map(is_hidden, second[len(first) :]))
+    forms = list(_forms(other))
+    return any(_meet(one, two) for one in _forms(table) for two in forms)
 
 
-def _fixed(path: str) -> list[str]:
-    """The parts of a path before the first that is a pattern."""
-    parts = _parts(path.partition("?")[0]) if is_remote(path) else list(Path(path).parts)
-    fixed = list(itertools.takewhile(lambda part: not is_pattern(part), parts))
-    return fixed if is_remote(path) else list(Path(os.path.realpath(Path(*fixed))).parts)
+def _meet(table: Sequence[str], other: Sequence[str]) -> bool:
+    if not all(map(_may_be, table, other)):
+        return False
+    return not any(map(_is_passed_over, other[len(table) :]))
+
+
+def _may_be(one: str, other: str) -> bool:
+    """Whether two parts of paths can stand for the same name."""
+    if is_pattern(one) and is_pattern(other):
+        return True
+    if is_pattern(one):
+        return at_most(one).fullmatch(other) is not None
+    return at_most(other).fullmatch(one) is not None if is_pattern(other) else one == other
+
+
+def _forms(path: str) -> Iterator[list[str]]:
+    """The parts of all paths that one stands for, and of what a pattern of this machine matches now."""
+    if is_remote(path):
+        yield from (_parts(each) for each in braces(path.partition("?")[0]))
+        return
+    for each in braces(path):
+        parts = list(Path(each).parts)
+        fixed = list(itertools.takewhile(lambda part: not is_pattern(part), parts))
+        yield [*Path(os.path.realpath(Path(*fixed))).parts, *parts[len(fixed) :]]
+        if is_pattern(each):
+            for match in found(each, at_most, hidden=True):
+                yield list(Path(os.path.realpath(match)).parts)
+
+
+def _is_passed_over(name: str) -> bool:
+    """Whether Spark looks into no folder of this name, unless a path names it."""
+    if is_dotted(name):
+        return True
+    return name.startswith("_") and "=" not in name and not name.startswith(("_metadata", "_common_metadata"))
 
 
 def is_dotted(name: str) -> bool:
@@ -169,6 +181,11 @@ def is_dotted(name: str) -> bool:
 
 def is_hidden(name: str) -> bool:
     return name.startswith(("_", "."))
+
+
+def is_below_hidden(file: str, folder: str) -> bool:
+    """Whether a file, or a folder on the way to it, is none that Spark looks at."""
+    return any(map(is_hidden, file.removeprefix(folder).strip("/").split("/")))
 
 
 def is_there(path: str) -> bool:
@@ -191,6 +208,13 @@ def _check_characters(path: str) -> None:
         )
     if len(list(itertools.islice(braces(path), _CHOICES + 1))) > _CHOICES:
         raise SqlError(f"{path!r} stands for more than {_CHOICES} paths", sqlstate="22023")
+    if not is_clear(path):
+        raise SqlError(
+            f"{path!r} can be read in more than one way",
+            hint="write between [ and ] single characters only, no brackets, braces and slashes, "
+            "and no comma if that is between braces",
+            sqlstate="22023",
+        )
 
 
 def _refused(path: str, why: str) -> SqlError:

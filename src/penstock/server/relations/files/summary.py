@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.errors import PenstockError
-from penstock.gateway.tables import arrow_files, paths
-from penstock.gateway.tables.spec import TableSpec
+from penstock.server.relations.files import arrow_files, paths
+from penstock.server.relations.spec import TableSpec
 
 UNKNOWN = "?"
 """The files cannot tell: they are compressed, elsewhere, or cannot be read just now."""

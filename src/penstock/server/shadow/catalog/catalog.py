@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 
 from penstock.errors import SqlError
-from penstock.gateway.base import PUBLIC, TableInfo, User
-from penstock.gateway.shadow import definitions, reading, roles, twins
-from penstock.gateway.shadow.link import Link
-from penstock.gateway.shadow.setup import OWNER
+from penstock.server.base import PUBLIC, TableInfo, User
+from penstock.server.shadow.catalog import definitions, dependencies, roles, twins
+from penstock.server.shadow.postgres.link import Link
+from penstock.server.shadow.postgres.setup import OWNER
 
 _LOG = logging.getLogger(__name__)
 _TOGETHER = 100
@@ -37,7 +37,7 @@ SELECT pg_catalog.pg_terminate_backend(pid) FROM (
 """
 
 
-class Catalog:
+class ShadowCatalog:
     """What the server holds, as this process knows it. Not thread-safe: its owner holds a lock."""
 
     def __init__(self, connect: Callable[[], Link]) -> None:
@@ -45,7 +45,7 @@ class Catalog:
         self._link: Link | None = None
         self._twins: dict[tuple[str, str], twins.Twin] = {}
         self._definitions: dict[tuple[str, str], str] = {}
-        self._reading: set[reading.Pair] = set()
+        self._reading: set[dependencies.Pair] = set()
         self._schemas: frozenset[str] = frozenset()
         self._system: frozenset[str] = frozenset()
         self._roles: dict[str, frozenset[str]] = {}
@@ -68,11 +68,11 @@ class Catalog:
         before = [((name, ""), twins.create_schema(name, OWNER)) for name in sorted(names - self._schemas)]
         between = list(twins.changes(self._twins, target))
         changed = {path for path, _ in between}
-        pairs = reading.wanted(tables, target)
+        pairs = dependencies.wanted(tables, target)
         between = [
-            *reading.removed(self._reading, pairs, changed),
+            *dependencies.removed(self._reading, pairs, changed),
             *between,
-            *reading.added(self._reading, pairs, changed),
+            *dependencies.added(self._reading, pairs, changed),
             *definitions.changes(self._definitions, definitions.wanted(tables)),
         ]
         self._system = frozenset(twin.schema for twin in target.values() if twin.system)
@@ -122,7 +122,7 @@ class Catalog:
     def _read(self, link: Link) -> None:
         self._twins = twins.present_from(link.execute(twins.PRESENT))
         self._definitions = definitions.present_from(link.execute(definitions.PRESENT))
-        self._reading = reading.present_from(link.execute(reading.PRESENT))
+        self._reading = dependencies.present_from(link.execute(dependencies.PRESENT))
         self._schemas = frozenset(str(name) for (name,) in link.execute(twins.SCHEMAS))
         self._roles = roles.present_from(link.execute(roles.PRESENT))
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from penstock.gateway.base import TableInfo
-from penstock.gateway.shadow.link import literal
-from penstock.gateway.shadow.twins import fit, possible
+from penstock.server.base import TableInfo
+from penstock.server.shadow.catalog.twins import fit, possible
+from penstock.server.shadow.postgres.link import literal
 
 Path = tuple[str, str]
 

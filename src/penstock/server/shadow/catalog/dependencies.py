@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Set
 
-from penstock.gateway.base import TableInfo
-from penstock.gateway.shadow.link import literal, quoted
-from penstock.gateway.shadow.twins import fit, possible
+from penstock.server.base import TableInfo
+from penstock.server.shadow.catalog.twins import fit, possible
+from penstock.server.shadow.postgres.link import literal, quoted
 
 Path = tuple[str, str]
 Pair = tuple[Path, Path]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from penstock.gateway.base import User
-from penstock.gateway.shadow.link import quoted
-from penstock.gateway.shadow.setup import OWNER
-from penstock.gateway.shadow.twins import fit, group_of
+from penstock.server.base import User
+from penstock.server.shadow.catalog.twins import fit, group_of
+from penstock.server.shadow.postgres.link import quoted
+from penstock.server.shadow.postgres.setup import OWNER
 
 _TAKEN = frozenset({OWNER, "public", "none"})
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.gateway import types
-from penstock.gateway.base import PUBLIC, TableInfo
-from penstock.gateway.shadow import feeding
-from penstock.gateway.shadow.link import literal, quoted
+from penstock.server.base import PUBLIC, TableInfo
+from penstock.server.shadow import feeding
+from penstock.server.shadow.postgres.link import literal, quoted
+from penstock.types import postgres
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -183,7 +183,7 @@ def _cut(name: str, size: int) -> str:
 
 def _ddl(type_: pa.DataType) -> str:
     try:
-        return types.pg_ddl(type_)
+        return postgres.pg_ddl(type_)
     except Exception:
         # A type that cannot be told must not take the table with it.
         return "text"

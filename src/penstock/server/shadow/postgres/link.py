@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,10 @@ from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
 from penstock.errors import PeerUnreachable, SqlError
-from penstock.gateway.base import DATABASE
-from penstock.gateway.shadow.programs import CannotServe
+from penstock.server.base import DATABASE
+from penstock.server.shadow.postgres.programs import CannotServe
+from penstock.types import postgres
+from penstock.types.postgres import Column
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn, PGresult
@@ -238,3 +241,29 @@ def _bytes(sql: str) -> bytes:
     if "\0" in sql:
         raise SqlError('invalid byte sequence for encoding "UTF8": 0x00', sqlstate="22021")
     return sql.encode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """Types of a statement's parameters and columns; ``columns`` is None for one that gives no rows."""
+
+    parameters: tuple[int, ...]
+    columns: tuple[Column, ...] | None
+
+
+def described(result: PGresult) -> Description:
+    """From the answer to a Describe message."""
+    parameters = tuple(
+        postgres.TEXT if (oid := result.param_type(number)) in (0, postgres.UNKNOWN) else oid
+        for number in range(result.nparams)
+    )
+    if not result.nfields:
+        return Description(parameters, None)
+    columns = []
+    for number in range(result.nfields):
+        oid, typmod = result.ftype(number), result.fmod(number)
+        name = (result.fname(number) or b"").decode("utf-8", "replace")
+        table, attribute = result.ftable(number), result.ftablecol(number)
+        kind = postgres.arrow_type(oid, typmod)
+        columns.append(Column(name, kind, oid, typmod, table=table, attribute=attribute))
+    return Description(parameters, tuple(columns))

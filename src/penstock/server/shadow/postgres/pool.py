@@ -14,7 +14,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 
 from penstock.errors import SqlError
-from penstock.gateway.shadow.link import Link
+from penstock.server.shadow.postgres.link import Link
 
 _SIZE = 16
 _PATIENCE = 30.0

@@ -25,7 +25,7 @@ class CannotServe(TerminalError):
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class SystemAccount:
     """A user of the operating system."""
 
     name: str
@@ -39,7 +39,7 @@ class Programs:
 
     folder: Path
     version: str
-    account: Account | None
+    account: SystemAccount | None
 
     @property
     def initdb(self) -> str:
@@ -83,7 +83,7 @@ def _of_wheel() -> Path:
     )
 
 
-def _account() -> Account:
+def _account() -> SystemAccount:
     import pwd
 
     for name in _ACCOUNTS:
@@ -92,14 +92,14 @@ def _account() -> Account:
         except KeyError:
             continue
         if entry.pw_uid != 0:
-            return Account(name, entry.pw_uid, entry.pw_gid)
+            return SystemAccount(name, entry.pw_uid, entry.pw_gid)
     raise CannotServe(
         "PostgreSQL does not run as root, and there is no user that could run it",
         hint="start Penstock as another user, or create one with the name penstock",
     )
 
 
-def reachable(path: Path, account: Account) -> bool:
+def reachable(path: Path, account: SystemAccount) -> bool:
     """Whether ``account`` may walk through all folders above ``path``."""
     try:
         return all(_walkable(parent.stat(), account) for parent in path.resolve().parents)
@@ -107,7 +107,7 @@ def reachable(path: Path, account: Account) -> bool:
         return False
 
 
-def _walkable(found: os.stat_result, account: Account) -> bool:
+def _walkable(found: os.stat_result, account: SystemAccount) -> bool:
     if found.st_uid == account.uid:
         return bool(found.st_mode & stat.S_IXUSR)
     if found.st_gid == account.gid:

@@ -22,10 +22,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from penstock.gateway.shadow import guardian
-from penstock.gateway.shadow.link import Link
-from penstock.gateway.shadow.programs import CannotServe, Programs, reachable
-from penstock.gateway.shadow.setup import OWNER, SETTINGS, harden, setup_key
+from penstock.server.shadow.postgres import guardian
+from penstock.server.shadow.postgres.link import Link
+from penstock.server.shadow.postgres.programs import CannotServe, Programs, reachable
+from penstock.server.shadow.postgres.setup import OWNER, SETTINGS, harden, setup_key
 
 _SLOTS = 64
 _SOCKET_PATH = 90
@@ -36,7 +36,7 @@ MEMORY = 256 << 20
 _ENVIRONMENT = {"LC_ALL": "C", "TZ": "UTC", "PATH": "/usr/bin:/bin"}
 
 
-class Cluster:
+class PostgresServer:
     """One server. Not thread-safe: its owner holds a lock."""
 
     def __init__(self, folder: Path, programs: Programs) -> None:

@@ -11,10 +11,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
-from penstock.gateway.base import DATABASE, PUBLIC
-from penstock.gateway.shadow import definitions, feeding
-from penstock.gateway.shadow.link import Link, literal
-from penstock.gateway.shadow.twins import create_schema
+from penstock.server.base import DATABASE, PUBLIC
+from penstock.server.shadow import feeding
+from penstock.server.shadow.catalog import definitions
+from penstock.server.shadow.catalog.twins import create_schema
+from penstock.server.shadow.postgres.link import Link, literal
+from penstock.sql.parse.known_names import DENIED_PREFIXES, POSTGRES_DENIED
 
 OWNER = "penstock_system"
 """The superuser, whom only we are; owner of all twins."""
@@ -75,7 +77,24 @@ CLOSED = (
     "binary_upgrade_%", "pg_nextoid", "pg_prewarm%", "pg_config", "pg_hba_file_rules",
     "pg_ident_file_mappings", "pg_show_all_file_settings", "nextval", "setval",
 )  # fmt: skip
-"""Patterns of LIKE for the names of functions that only the owner may call."""
+"""Patterns of LIKE for the names of functions that only the owner may call, besides those that are refused
+before they come here.
+"""
+
+
+def closed() -> list[str]:
+    """Patterns of LIKE for the names of all functions that only the owner may call.
+
+    What `penstock.sql.statements.safety` refuses is among them: should it ever read a statement otherwise
+    than PostgreSQL does, the function is still not to be had.
+    """
+    exact = [_like(name) for name in sorted(POSTGRES_DENIED)]
+    return [*CLOSED, *exact, *(f"{_like(prefix)}%" for prefix in sorted(DENIED_PREFIXES))]
+
+
+def _like(name: str) -> str:
+    return name.replace("_", "\\_")
+
 
 _SET_CONFIG = """
 ALTER FUNCTION pg_catalog.set_config(text, text, boolean) RENAME TO pg_set_config;
@@ -147,7 +166,7 @@ def _statements(version: str) -> str:
     from penstock import __version__
 
     number = version.rsplit(" ", 1)[-1]
-    patterns = "ARRAY[" + ", ".join(literal(pattern) for pattern in CLOSED) + "]"
+    patterns = "ARRAY[" + ", ".join(literal(pattern) for pattern in closed()) + "]"
     told = literal(f"SELECT 'PostgreSQL {number} (Penstock {__version__})'")
     made = _VERSION.format(body=told) + _SET_CONFIG + definitions.SETUP
     return made + _CLOSE.format(patterns=patterns) + _RIGHTS

@@ -6,21 +6,27 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from penstock.dialect.spark.casts import cast, coerce
-from penstock.dialect.spark.core import (
-    AGGREGATES,
-    AggregateCall,
-    Context,
-    Typed,
-    aggregate,
-    refuse,
-    rule,
+from penstock.sql.rules.core import AGGREGATES, AggregateCall, Context, Typed, aggregate, refuse, rule
+from penstock.sql.rules.queries.clauses import check_distinct, direction
+from penstock.sql.rules.time import intervals
+from penstock.sql.rules.types import (
+    BOOL,
+    FLOAT4,
+    FLOAT8,
+    INT4,
+    INT8,
+    PARTS,
+    ROUGH,
+    TEXT,
+    Type,
+    array,
+    decimal,
+    numeric,
 )
-from penstock.dialect.spark.decimals import divide
-from penstock.dialect.spark.operators import double, row, truth
-from penstock.dialect.spark.ordering import direction
-from penstock.dialect.spark.texts import plain, to_text
-from penstock.dialect.spark.types import BOOL, FLOAT4, FLOAT8, INT4, INT8, TEXT, Type, array, decimal, numeric
+from penstock.sql.rules.values.casts import cast, coerce
+from penstock.sql.rules.values.decimals import divide
+from penstock.sql.rules.values.operators import double, ranked, row, truth
+from penstock.sql.rules.values.texts import plain, to_text
 
 
 @rule(exp.AnonymousAggFunc, exp.Filter, exp.WithinGroup)
@@ -30,6 +36,7 @@ def _aggregate(context: Context, node: exp.Expr) -> Typed:
 
 def call(context: Context, node: exp.Expr, over: str | None) -> Typed:
     """An aggregate with all that hangs on it."""
+    context = replace(context, rows=None)
     condition: str | None = None
     order: list[exp.Expr] = []
     inner = node
@@ -56,6 +63,12 @@ def call(context: Context, node: exp.Expr, over: str | None) -> Typed:
     rows = row(nodes[0]) if nodes and name == "count" else None
     args = [] if star else context.exprs(rows if rows is not None else nodes)
     keys = tuple((context.expr(item.this), direction(item)) for item in order)
+    if any(key.type == PARTS for key, _ in keys):
+        raise refuse(f"{name} in the order of intervals of several parts is not supported", node)
+    if any(key.type.name in ("array", "json", "jsonb") for key, _ in keys):
+        raise refuse(f"{name} in the order of arrays or json is not supported", node)
+    if distinct:
+        check_distinct([arg.type for arg in args], node)
     made = AggregateCall(context, name, args, inner, distinct, keys, condition, over)
     if rows is not None:
         # A row is counted even if members are NULL.
@@ -80,7 +93,7 @@ def _number(call: AggregateCall, place: int = 0) -> Typed:
 @aggregate("sum")
 def _sum(call: AggregateCall) -> Typed:
     if call.args[0].type.name == "interval":
-        return Typed(call.wrap("sum", call.args[0].sql), call.args[0].type)
+        return _sum_of_intervals(call)
     value = _number(call)
     if value.type.name in ("int2", "int4"):
         return Typed(call.wrap("sum", value.sql), INT8)
@@ -94,11 +107,25 @@ def _sum(call: AggregateCall) -> Typed:
     return Typed(call.wrap("sum", value.sql), kind)
 
 
+def _sum_of_intervals(call: AggregateCall) -> Typed:
+    """Months, days and the rest, each by itself."""
+    value = call.args[0]
+    if value.type.unit == "ym":
+        return Typed(call.wrap("sum", value.sql), value.type)
+    if call.distinct:
+        raise call.refuse("DISTINCT intervals are not supported")
+    parts = (call.wrap("sum", part(value)) for part in (intervals.months, intervals.days, intervals.micros))
+    return intervals.of_parts(*parts)
+
+
 @aggregate("avg")
 def _avg(call: AggregateCall) -> Typed:
     """A numeric's average is its sum divided by its count: Spark's own keeps only four more digits."""
     if call.args[0].type.name == "interval":
-        return Typed(call.wrap("avg", call.args[0].sql), call.args[0].type)
+        count = Typed(call.wrap("count", call.args[0].sql), INT8)
+        total = _sum_of_intervals(call)
+        # Of no rows there is no average, and nothing is divided.
+        return Typed(f"IF({count.sql} = 0, NULL, {intervals.scaled(total, count, '/').sql})", PARTS)
     value = _number(call)
     if value.type.floating:
         return Typed(call.wrap("avg", double(value)), FLOAT8)
@@ -111,6 +138,9 @@ def _extreme(call: AggregateCall) -> Typed:
     value = coerce(call.args[0], TEXT) if call.args[0].type.name == "unknown" else call.args[0]
     if value.type.name in ("json", "jsonb", "bool", "record", "uuid", "bytea"):
         raise call.refuse(f"there is none for {value.type.name}")
+    if value.type == PARTS or value.type.name == "array":
+        size = intervals.size(value) if value.type == PARTS else ranked(value)
+        return Typed(call.wrap(f"{call.name}_by", f"{value.sql}, {size}", distinct=False), value.type)
     sql = plain(value)
     return Typed(
         call.wrap(call.name, sql, distinct=False), TEXT if value.type.name == "bpchar" else value.type
@@ -136,7 +166,9 @@ def _any_value(call: AggregateCall) -> Typed:
 
 @aggregate("stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop")
 def _spread(call: AggregateCall) -> Typed:
-    return Typed(call.wrap(call.name, double(_number(call))), FLOAT8)
+    value = _number(call)
+    rough = value.type.integer or value.type.name == "numeric" or value.type == ROUGH
+    return Typed(call.wrap(call.name, double(value)), ROUGH if rough else FLOAT8)
 
 
 @aggregate("corr", "covar_pop", "covar_samp", "regr_avgx", "regr_avgy", "regr_count", "regr_intercept",
@@ -238,21 +270,26 @@ def _percentile(call: AggregateCall) -> Typed:
         raise call.refuse("WITHIN GROUP (ORDER BY …) is wanted")
     key, way = call.order[0]
     share = call.args[0]
-    if share.type.name == "array":
-        raise call.refuse("an array of fractions is not supported")
-    fraction = double(share)
+    several = share.type.name == "array"
+    if share.type.name == "unknown" and share.value is not None:
+        share = cast(share, FLOAT8)
+    fraction = f"CAST({share.sql} AS ARRAY<DOUBLE>)" if several else double(share)
     down = "DESC" if way.startswith("DESC") else "ASC"
     if call.name == "percentile_cont":
         if not key.type.number:
             raise call.refuse(f"a value of type {key.type.name} is not supported")
         within = f" WITHIN GROUP (ORDER BY {double(key)} {down})"
-        return Typed(call.wrap("percentile_cont", fraction, within=within), FLOAT8)
+        made = call.wrap("percentile_cont", fraction, within=within)
+        return Typed(made, array(FLOAT8) if several else FLOAT8)
     # Spark's own gives doubles: take the value itself from the sorted ones.
     values = _collected(replace(call, order=()), key.sql)
     present = f"filter({values}, x_e -> x_e IS NOT NULL)"
     sort = f"sort_array({present}, {'false' if down == 'DESC' else 'true'})"
-    place = f"CAST(greatest(1, ceil({fraction} * size(x_a))) AS INT) - 1"
-    return Typed(f"transform(array({sort}), x_a -> get(x_a, {place}))[0]", key.type)
+    share_sql = "x_f" if several else fraction
+    picked = f"get(x_a, CAST(greatest(1, ceil({share_sql} * size(x_a))) AS INT) - 1)"
+    if several:
+        picked = f"transform({fraction}, x_f -> {picked})"
+    return Typed(f"transform(array({sort}), x_a -> {picked})[0]", array(key.type) if several else key.type)
 
 
 @aggregate("mode")

@@ -6,21 +6,24 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from penstock.dialect.spark.casts import cast, coerce
-from penstock.dialect.spark.core import Context, Field, Query, Typed, refuse
-from penstock.dialect.spark.intervals import Parts
-from penstock.dialect.spark.types import ANY, INT8, JSON, TEXT, TIMESTAMP, Type, array, common
+from penstock.sql.parse.interval_input import Parts
+from penstock.sql.rules.core import Context, NamedColumn, TranslatedQuery, Typed, refuse
+from penstock.sql.rules.time import intervals
+from penstock.sql.rules.types import ANY, INT8, TEXT, TIMESTAMP, Type, array, common
+from penstock.sql.rules.values.casts import cast, coerce
 
 Array = Callable[[Context, list[Typed], exp.Expr], Typed]
 ARRAYS: dict[str, Array] = {}
 """Functions of rows that are the elements of an array."""
 
 
-def rows_of(context: Context, node: exp.Expr, *, with_ordinality: bool) -> tuple[Query, str]:
+def rows_of(context: Context, node: exp.Expr, *, with_ordinality: bool) -> tuple[TranslatedQuery, str]:
     """The query that gives the rows of a function, and the function's name."""
     if isinstance(node, exp.Unnest):
         if len(node.expressions) != 1:
-            raise refuse("unnest of several arrays is not supported", node)
+            return _side_by_side(
+                context.exprs(node.expressions), node, with_ordinality=with_ordinality
+            ), "unnest"
         return _exploded(
             context.expr(node.expressions[0]), "unnest", with_ordinality=with_ordinality
         ), "unnest"
@@ -33,11 +36,11 @@ def rows_of(context: Context, node: exp.Expr, *, with_ordinality: bool) -> tuple
     if name in ARRAYS:
         return _exploded(ARRAYS[name](context, args, node), name, with_ordinality=with_ordinality), name
     if name in ("json_each", "jsonb_each", "json_each_text", "jsonb_each_text") and not with_ordinality:
-        return _each(args[0], as_text=name.endswith("text")), name
+        return _each(args[0], name), name
     raise refuse(f"the function {name} is not supported in FROM", node, sqlstate="42883")
 
 
-def _range(args: list[Typed]) -> Query | None:
+def _range(args: list[Typed]) -> TranslatedQuery | None:
     """A series of whole constants: Spark spreads it over its tasks."""
     values = [arg.value for arg in args]
     if not all(isinstance(value, int) for value in values) or len(args) not in (2, 3):
@@ -51,25 +54,44 @@ def _range(args: list[Typed]) -> Query | None:
     sql = f"SELECT CAST(id AS {kind.spark}) FROM range({start}, {stop}, {step}, 1)"
     if abs(stop - start) > 1_000_000 * abs(step):
         sql = f"SELECT CAST(id AS {kind.spark}) FROM range({start}, {stop}, {step})"
-    return Query(sql, (Field("generate_series", "", kind),))
+    return TranslatedQuery(sql, (NamedColumn("generate_series", "", kind),))
 
 
-def _exploded(value: Typed, name: str, *, with_ordinality: bool) -> Query:
+def _exploded(value: Typed, name: str, *, with_ordinality: bool) -> TranslatedQuery:
     if value.type.name != "array":
         raise refuse(f"{name} wants an array", sqlstate="42883")
-    fields = [Field(name, "", value.type.element or ANY)]
+    fields = [NamedColumn(name, "", value.type.element or ANY)]
     if not with_ordinality:
-        return Query(f"SELECT * FROM explode({value.sql}) AS x(e)", tuple(fields))
-    fields.append(Field("ordinality", "", INT8))
-    return Query(f"SELECT e, CAST(p + 1 AS BIGINT) FROM posexplode({value.sql}) AS x(p, e)", tuple(fields))
+        return TranslatedQuery(f"SELECT * FROM explode({value.sql}) AS x(e)", tuple(fields))
+    fields.append(NamedColumn("ordinality", "", INT8))
+    return TranslatedQuery(
+        f"SELECT e, CAST(p + 1 AS BIGINT) FROM posexplode({value.sql}) AS x(p, e)", tuple(fields)
+    )
 
 
-def _each(value: Typed, *, as_text: bool) -> Query:
-    from penstock.dialect.spark.json import variant
+def _side_by_side(values: list[Typed], node: exp.Expr, *, with_ordinality: bool) -> TranslatedQuery:
+    if any(value.type.name != "array" for value in values):
+        raise refuse("unnest wants arrays", node, sqlstate="42883")
+    fields = [NamedColumn("unnest", "", value.type.element or ANY) for value in values]
+    zipped = f"arrays_zip({', '.join(f'coalesce({value.sql}, array())' for value in values)})"
+    names = ", ".join(f"e{i}" for i in range(len(values)))
+    if not with_ordinality:
+        return TranslatedQuery(f"SELECT * FROM inline({zipped}) AS x({names})", tuple(fields))
+    members = ", ".join(f"s.`{i}`" for i in range(len(values)))
+    fields.append(NamedColumn("ordinality", "", INT8))
+    sql = f"SELECT {members}, CAST(p + 1 AS BIGINT) FROM posexplode({zipped}) AS x(p, s)"
+    return TranslatedQuery(sql, tuple(fields))
 
-    inner = "variant_get(v, '$', 'string')" if as_text else "to_json(v)"
-    sql = f"SELECT k, {inner} FROM explode(CAST({variant(value)} AS MAP<STRING, VARIANT>)) AS x(k, v)"
-    return Query(sql, (Field("key", "", TEXT), Field("value", "", TEXT if as_text else JSON)))
+
+def _each(value: Typed, name: str) -> TranslatedQuery:
+    from penstock.sql.rules.json import text
+    from penstock.sql.rules.json.access import each
+
+    as_text = name.endswith("text")
+    inner = text.shown("v", binary=False) if as_text else "v"
+    sql = f"SELECT k, {inner} FROM inline({each(name, value)}) AS x(k, v)"
+    kind = TEXT if as_text else Type(name.partition("_")[0])
+    return TranslatedQuery(sql, (NamedColumn("key", "", TEXT), NamedColumn("value", "", kind)))
 
 
 def series(_context: Context, args: list[Typed], node: exp.Expr) -> Typed:
@@ -103,7 +125,7 @@ def _moments(args: list[Typed], kind: Type, node: exp.Expr) -> Typed:
     parts = step.value
     if not isinstance(parts, Parts) or (parts.months < 0 or parts.days < 0 or parts.micros < 0):
         raise refuse("generate_series of moments wants a constant step that goes forward", node)
-    amount = f"make_interval(0, {parts.months}, 0, {parts.days}, 0, 0, {parts.micros / 1_000_000:.6f})"
+    amount = intervals.moving(step)
     if parts.months:
         # Each is counted from the one before: after a short month the day stays short.
         count = f"CAST(months_between({end}, {start}) / {parts.months} + 2 AS INT)"

@@ -6,25 +6,25 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from penstock.dialect.spark.core import (
+from penstock.errors import SqlError
+from penstock.sql.rules.core import (
     Context,
-    Field,
-    Query,
-    Scope,
-    Source,
+    FromItem,
+    NamedColumn,
+    NameScope,
+    TranslatedQuery,
     alias_of,
     name_of,
     position,
     quoted,
     refuse,
 )
-from penstock.dialect.spark.operators import truth
-from penstock.dialect.spark.rowsets import rows_of
-from penstock.dialect.spark.types import common, of_spark
-from penstock.errors import SqlError
+from penstock.sql.rules.queries.rowsets import rows_of
+from penstock.sql.rules.types import common, of_spark
+from penstock.sql.rules.values.operators import truth
 
 
-def from_clause(context: Context, select: exp.Expr) -> tuple[str, Scope]:
+def from_clause(context: Context, select: exp.Expr) -> tuple[str, NameScope]:
     """The text after FROM, and what names mean over it."""
     scope = context.scope
     start = select.args.get("from_")
@@ -36,7 +36,7 @@ def from_clause(context: Context, select: exp.Expr) -> tuple[str, Scope]:
     return f" FROM {sql}", scope
 
 
-def _relation(context: Context, node: exp.Expr, scope: Scope) -> tuple[str, Scope]:
+def _relation(context: Context, node: exp.Expr, scope: NameScope) -> tuple[str, NameScope]:
     """One item of FROM with the joins that hang on it."""
     sql, source = _source(context, node, scope)
     inner = replace(scope, sources=(*scope.sources, *source))
@@ -45,7 +45,7 @@ def _relation(context: Context, node: exp.Expr, scope: Scope) -> tuple[str, Scop
     return sql, inner
 
 
-def _join(context: Context, left: str, scope: Scope, join: exp.Expr) -> tuple[str, Scope]:
+def _join(context: Context, left: str, scope: NameScope, join: exp.Expr) -> tuple[str, NameScope]:
     odd = set(join.args) & {"global", "match_condition", "hint", "expressions", "pivots"}
     if (
         join.args.get("kind") not in (None, "", "INNER", "OUTER", "CROSS")
@@ -86,12 +86,12 @@ def _join(context: Context, left: str, scope: Scope, join: exp.Expr) -> tuple[st
     return f"{left} {side} JOIN {sql} ON {test}".replace("  ", " "), joined
 
 
-def _shared(scope: Scope, sources: tuple[Source, ...]) -> list[str]:
+def _shared(scope: NameScope, sources: tuple[FromItem, ...]) -> list[str]:
     left = {field.name for source in scope.sources for field in source.fields or ()}
     return [field.name for source in sources for field in source.fields or () if field.name in left]
 
 
-def _fields(sources: tuple[Source, ...], name: str, join: exp.Expr) -> Field:
+def _fields(sources: tuple[FromItem, ...], name: str, join: exp.Expr) -> NamedColumn:
     found = [field for source in sources for field in source.fields or () if field.name == name]
     if not found:
         raise SqlError(
@@ -104,26 +104,28 @@ def _fields(sources: tuple[Source, ...], name: str, join: exp.Expr) -> Field:
     return found[0]
 
 
-def _left(scope: Scope, name: str, join: exp.Expr) -> Field:
+def _left(scope: NameScope, name: str, join: exp.Expr) -> NamedColumn:
     for field in scope.merged:
         if field.name == name:
             return field
     return _fields(scope.sources, name, join)
 
 
-def _using_test(scope: Scope, sources: tuple[Source, ...], name: str, join: exp.Expr) -> str:
+def _using_test(scope: NameScope, sources: tuple[FromItem, ...], name: str, join: exp.Expr) -> str:
     return f"{_left(scope, name, join).sql} = {_fields(sources, name, join).sql}"
 
 
-def _merged(scope: Scope, sources: tuple[Source, ...], name: str, side: str, join: exp.Expr) -> Field:
+def _merged(
+    scope: NameScope, sources: tuple[FromItem, ...], name: str, side: str, join: exp.Expr
+) -> NamedColumn:
     left, right = _left(scope, name, join), _fields(sources, name, join)
     kind = common([left.type, right.type])
     if side == "FULL":
-        return Field(name, f"coalesce({left.sql}, {right.sql})", kind)
-    return Field(name, right.sql if side == "RIGHT" else left.sql, kind)
+        return NamedColumn(name, f"coalesce({left.sql}, {right.sql})", kind)
+    return NamedColumn(name, right.sql if side == "RIGHT" else left.sql, kind)
 
 
-def _source(context: Context, node: exp.Expr, scope: Scope) -> tuple[str, tuple[Source, ...]]:
+def _source(context: Context, node: exp.Expr, scope: NameScope) -> tuple[str, tuple[FromItem, ...]]:
     alias = node.args.get("alias")
     name = name_of(alias.this) if alias is not None and alias.this is not None else ""
     columns = [name_of(_bare(part)) for part in alias.args.get("columns") or []] if alias is not None else []
@@ -149,7 +151,7 @@ def _bare(part: exp.Expr) -> exp.Expr:
 
 def _table(
     context: Context, node: exp.Table, alias: str, columns: list[str]
-) -> tuple[str, tuple[Source, ...]]:
+) -> tuple[str, tuple[FromItem, ...]]:
     if any(
         node.args.get(name)
         for name in ("sample", "pivots", "version", "when", "changes", "hints", "partition")
@@ -164,17 +166,17 @@ def _table(
     if found is None:
         shown = ".".join(path)
         raise SqlError(f'relation "{shown}" does not exist', sqlstate="42P01", position=position(node))
-    fields = tuple(Field(column, "", of_spark(kind)) for column, kind in found.columns.items())
+    fields = tuple(NamedColumn(column, "", of_spark(kind)) for column, kind in found.columns.items())
     return _named(found.name, fields, name, columns)
 
 
 def _named(
-    sql: str, fields: tuple[Field, ...] | None, name: str, columns: list[str]
-) -> tuple[str, tuple[Source, ...]]:
+    sql: str, fields: tuple[NamedColumn, ...] | None, name: str, columns: list[str]
+) -> tuple[str, tuple[FromItem, ...]]:
     """A relation under its alias. Names of columns are renamed here only: Spark sees its own."""
     if fields is None:
         names = f"({', '.join(map(quoted, columns))})" if columns else ""
-        return f"{sql} AS {alias_of(name)}{names}", (Source(name, None),)
+        return f"{sql} AS {alias_of(name)}{names}", (FromItem(name, None),)
     if len(columns) > len(fields):
         raise SqlError(
             f'table "{name}" has {len(fields)} columns available but {len(columns)} specified',
@@ -190,19 +192,21 @@ def _named(
         sql = f"{sql} AS {alias_of(name)}"
     shown = [*columns, *(field.name for field in fields[len(columns) :])]
     made = tuple(
-        Field(label, f"{alias_of(name)}.{quoted(spark)}", field.type)
+        NamedColumn(label, f"{alias_of(name)}.{quoted(spark)}", field.type)
         for label, spark, field in zip(shown, inner, fields, strict=True)
     )
-    return sql, (Source(name, made),)
+    return sql, (FromItem(name, made),)
 
 
-def _derived(query: Query, name: str, columns: list[str], lateral: str) -> tuple[str, tuple[Source, ...]]:
+def _derived(
+    query: TranslatedQuery, name: str, columns: list[str], lateral: str
+) -> tuple[str, tuple[FromItem, ...]]:
     return _named(f"{lateral}({query.sql})", query.fields, name or "unnamed_subquery", columns)
 
 
 def _function(
-    context: Context, node: exp.Expr, scope: Scope, name: str, columns: list[str]
-) -> tuple[str, tuple[Source, ...]]:
+    context: Context, node: exp.Expr, scope: NameScope, name: str, columns: list[str]
+) -> tuple[str, tuple[FromItem, ...]]:
     """A function that gives rows; it may name what stands before it in FROM."""
     inner = node
     ordinal = None
@@ -223,8 +227,8 @@ def _function(
     shown = [*columns, *(field.name for field in fields[len(columns) :])]
     inside = [f"f{i}" for i in range(len(fields))]
     made = tuple(
-        Field(label, f"{alias_of(name)}.{spark}", field.type)
+        NamedColumn(label, f"{alias_of(name)}.{spark}", field.type)
         for label, spark, field in zip(shown, inside, fields, strict=True)
     )
     lateral = "LATERAL " if scope.sources else ""
-    return f"{lateral}({rows.sql}) AS {alias_of(name)}({', '.join(inside)})", (Source(name, made),)
+    return f"{lateral}({rows.sql}) AS {alias_of(name)}({', '.join(inside)})", (FromItem(name, made),)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
-from penstock.dialect.spark.aggregates import call
-from penstock.dialect.spark.casts import coerce
-from penstock.dialect.spark.core import FUNCTIONS, Context, Typed, name_of, refuse, rule
-from penstock.dialect.spark.ordering import direction
-from penstock.dialect.spark.types import FLOAT8, INT4, INT8, TEXT
+from penstock.sql.rules.core import FUNCTIONS, Context, Typed, name_of, refuse, rule
+from penstock.sql.rules.queries.aggregates import call
+from penstock.sql.rules.queries.clauses import check_distinct, direction, sortable
+from penstock.sql.rules.types import FLOAT8, INT4, INT8, TEXT
+from penstock.sql.rules.values.casts import coerce, unify
 
 RANKS = {
     "row_number": INT8, "rank": INT8, "dense_rank": INT8, "percent_rank": FLOAT8, "cume_dist": FLOAT8,
@@ -19,6 +21,7 @@ _VALUES = ("lag", "lead", "first_value", "last_value", "nth_value")
 
 @rule(exp.Window)
 def _window(context: Context, node: exp.Expr) -> Typed:
+    context = replace(context, rows=None)
     inner: exp.Expr = node.this
     bare = inner
     while isinstance(bare, exp.Filter):
@@ -40,7 +43,8 @@ def _valued(name: str, args: list[Typed], over: str) -> Typed:
     value = coerce(args[0], TEXT) if args[0].type.name == "unknown" else args[0]
     rest = [arg.sql for arg in args[1:2]]
     if len(args) > 2:
-        rest.append(coerce(args[2], value.type).sql)
+        (value, default), kind = unify([value, args[2]])
+        return Typed(f"{name}({', '.join([value.sql, *rest, default.sql])}) OVER {over}", kind)
     return Typed(f"{name}({', '.join([value.sql, *rest])}) OVER {over}", value.type)
 
 
@@ -49,9 +53,11 @@ def _over(context: Context, node: exp.Expr, *, ranked: bool) -> str:
     partition, order, spec = _parts(context, node, 0)
     parts = []
     if partition:
-        parts.append(f"PARTITION BY {', '.join(context.expr(part).sql for part in partition)}")
+        keys_ = context.exprs(partition)
+        check_distinct([key.type for key in keys_], node)
+        parts.append(f"PARTITION BY {', '.join(key.sql for key in keys_)}")
     if order:
-        keys = [f"{context.expr(item.this).sql} {direction(item)}" for item in order]
+        keys = [f"{sortable(context.expr(item.this)).sql} {direction(item)}" for item in order]
         parts.append(f"ORDER BY {', '.join(keys)}")
     elif ranked:
         parts.append("ORDER BY NULL")

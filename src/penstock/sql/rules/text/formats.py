@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from penstock.dialect.spark.casts import cast, to_numeric
-from penstock.dialect.spark.core import Call, Typed, once, text
-from penstock.dialect.spark.texts import plain
-from penstock.dialect.spark.types import TEXT, TIMESTAMP
+from penstock.sql.rules.core import Call, Typed, once, text
+from penstock.sql.rules.types import TEXT, TIMESTAMP
+from penstock.sql.rules.values.casts import cast, to_numeric
+from penstock.sql.rules.values.texts import plain
 
 _PIECES = re.compile(
     r"(FM|TM)?(YYYY|IYYY|YYY|YY|Y,YYY|Y|MONTH|Month|month|MON|Mon|mon|MM|DDD|IDDD|DD|DAY|Day|day|DY|Dy|dy|D|ID|HH24|HH12"

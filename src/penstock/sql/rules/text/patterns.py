@@ -6,21 +6,23 @@ import re
 
 from sqlglot import exp
 
-from penstock.dialect.spark.casts import coerce
-from penstock.dialect.spark.core import Call, Context, Typed, function, refuse, rule, text
-from penstock.dialect.spark.functions import texts
-from penstock.dialect.spark.membership import elements
-from penstock.dialect.spark.operators import quantifier
-from penstock.dialect.spark.regexes import java, like_to_java, similar_to_java
-from penstock.dialect.spark.rowsets import ARRAYS
-from penstock.dialect.spark.texts import plain
-from penstock.dialect.spark.types import BOOL, INT4, TEXT, array
+from penstock.sql.rules.core import Call, Context, Typed, function, refuse, rule, text
+from penstock.sql.rules.functions import texts
+from penstock.sql.rules.queries.membership import elements
+from penstock.sql.rules.queries.rowsets import ARRAYS
+from penstock.sql.rules.text.regexes import java, like_to_java, similar_to_java
+from penstock.sql.rules.types import BOOL, INT4, TEXT, array
+from penstock.sql.rules.values.casts import coerce
+from penstock.sql.rules.values.operators import quantifier
+from penstock.sql.rules.values.texts import plain
 
 
 @rule(exp.Escape)
 def _escape(context: Context, node: exp.Expr) -> Typed:
     mark = context.expr(node.args["expression"]).value
-    if not isinstance(mark, str) or len(mark) > 1:
+    if not isinstance(mark, str):
+        raise refuse("ESCAPE wants a literal", node)
+    if len(mark) > 1:
         raise refuse("ESCAPE wants one character", node, sqlstate="22025")
     inner = node.this
     if isinstance(inner, exp.Not):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from penstock.dialect.spark.core import refuse
 from penstock.errors import SqlError
+from penstock.sql.rules.core import refuse
 
 _CLASSES = {
     "alpha": "\\p{IsAlphabetic}", "digit": "\\p{IsDigit}", "alnum": "\\p{IsAlphabetic}\\p{IsDigit}",

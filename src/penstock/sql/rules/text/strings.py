@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.dialect.spark.casts import coerce
-from penstock.dialect.spark.core import Call, Context, Typed, function, once, refuse, rule, text
-from penstock.dialect.spark.functions import texts
-from penstock.dialect.spark.texts import shown, to_text
-from penstock.dialect.spark.types import BOOL, BYTEA, INT4, TEXT
+from penstock.sql.rules.core import Call, Context, Typed, at_least, function, once, refuse, rule, text
+from penstock.sql.rules.functions import texts
+from penstock.sql.rules.types import BOOL, BYTEA, INT4, TEXT
+from penstock.sql.rules.values.casts import coerce
+from penstock.sql.rules.values.texts import shown, to_text
 
 
 @function("lower", "upper")
@@ -83,7 +83,7 @@ def _pad(call: Call) -> Typed:
     value = texts(call, count=1)[0]
     size = coerce(call.args[1], INT4).sql
     fill = coerce(call.args[2], TEXT).sql if len(call.args) == 3 else "' '"
-    return Typed(f"{call.name}({value}, greatest(0, {size}), {fill})", TEXT)
+    return Typed(f"{call.name}({value}, {at_least(0, size)}, {fill})", TEXT)
 
 
 @function("repeat")
@@ -134,7 +134,7 @@ def substring(call: Call) -> Typed:
     call.expect(2, 3)
     value, start = call.args[0], call.args[1]
     if start.type.textual or start.type.name == "unknown":
-        from penstock.dialect.spark.patterns import extract
+        from penstock.sql.rules.text.patterns import extract
 
         if len(call.args) == 3:
             raise call.refuse("the form of SQL with an escape is not supported")
@@ -145,16 +145,16 @@ def substring(call: Call) -> Typed:
     sql = value.sql if kind == BYTEA else texts(call, count=1)[0]
     first = start.sql
     if len(call.args) == 2:
-        return Typed(f"substring({sql}, greatest(1, {first}))", kind)
+        return Typed(f"substring({sql}, {at_least(1, first)})", kind)
     size = coerce(call.args[2], INT4)
     if isinstance(start.value, int) and start.value >= 1 and isinstance(size.value, int) and size.value >= 0:
         return Typed(f"substring({sql}, {first}, {size.sql})", kind)
     checked = (
         f"IF({size.sql} < 0, CAST(raise_error('negative substring length not allowed') AS INT), {size.sql})"
     )
-    return Typed(
-        f"substring({sql}, greatest(1, {first}), greatest(0, {checked} + least(0, {first} - 1)))", kind
-    )
+    # Places before the first take of the length.
+    size_left = at_least(0, f"({checked} + IF({first} > 1, 0, {first} - 1))")
+    return Typed(f"substring({sql}, {at_least(1, first)}, {size_left})", kind)
 
 
 @rule(exp.StrPosition)
@@ -186,7 +186,9 @@ def _split_part(call: Call) -> Typed:
     value, mark = texts(call, count=2)
     place = coerce(call.args[2], INT4).sql
     return Typed(
-        f"IF({mark} = '', IF({place} IN (1, -1), {value}, ''), split_part({value}, {mark}, {place}))", TEXT
+        f"IF({mark} = '' AND {place} <> 0, IF({place} IN (1, -1), {value}, left({value}, 0)),"
+        f" split_part({value}, {mark}, {place}))",
+        TEXT,
     )
 
 
@@ -209,8 +211,14 @@ def _concat_ws(call: Call) -> Typed:
 def _chr(call: Call) -> Typed:
     call.expect(1)
     # Spark's own takes the number modulo 256.
-    number = coerce(call.args[0], INT4).sql
-    return Typed(f"decode(unhex(lpad(hex({number}), 8, '0')), 'UTF-32')", TEXT)
+    fault = "CAST(raise_error('requested character is not a valid one') AS STRING)"
+
+    def body(v: str) -> str:
+        # Halves of pairs are no characters of their own.
+        valid = f"{v} BETWEEN 1 AND 1114111 AND NOT {v} BETWEEN 55296 AND 57343"
+        return f"IF({v} IS NULL OR {valid}, decode(unhex(lpad(hex({v}), 8, '0')), 'UTF-32'), {fault})"
+
+    return Typed(once(coerce(call.args[0], INT4), body), TEXT)
 
 
 @function("ascii")
@@ -237,22 +245,9 @@ def _starts_with(call: Call) -> Typed:
     return Typed(f"startswith({value}, {part})", BOOL)
 
 
-@function("quote_literal")
-def _quote_literal(call: Call) -> Typed:
-    call.expect(1)
-
-    def body(v: str) -> str:
-        doubled = f"replace({v}, {text(chr(39))}, {text(chr(39) * 2)})"
-        escaped = f"replace({doubled}, {text(chr(92))}, {text(chr(92) * 2)})"
-        begin = f"IF(contains({v}, {text(chr(92))}), 'E', '')"
-        return f"concat({begin}, {text(chr(39))}, {escaped}, {text(chr(39))})"
-
-    return Typed(once(Typed(to_text(call.args[0]), TEXT), body), TEXT)
-
-
 @function("string_to_array")
 def _string_to_array(call: Call) -> Typed:
-    from penstock.dialect.spark.types import array
+    from penstock.sql.rules.types import array
 
     call.expect(2, 3)
     value = texts(call, count=1)[0]
@@ -261,7 +256,8 @@ def _string_to_array(call: Call) -> Typed:
         raise call.refuse("the delimiter must be a literal")
     pattern = text("\\Q" + mark + "\\E")
     pieces = f"split({value}, {pattern})" if mark else f"array({value})"
-    sql = f"IF({value} = '', CAST(array() AS ARRAY<STRING>), {pieces})"
+    empty = f"WHEN {value} = '' THEN CAST(array() AS ARRAY<STRING>)"
+    sql = f"CASE {empty} WHEN {value} IS NOT NULL THEN {pieces} END"
     if len(call.args) == 3:
         sql = f"transform({sql}, x_e -> nullif(x_e, {texts(call)[2]}))"
     return Typed(sql, array(TEXT))

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 from sqlglot import exp
 
-from penstock.dialect.spark import intervals
-from penstock.dialect.spark.casts import cast, coerce
-from penstock.dialect.spark.core import FUNCTIONS, Call, Context, Typed, function, refuse, rule
-from penstock.dialect.spark.formats import moment_text, number_text, parsed
-from penstock.dialect.spark.operators import double
-from penstock.dialect.spark.rowsets import ARRAYS
-from penstock.dialect.spark.types import (
-    BOOL,
-    DATE,
-    DAYTIME,
-    INT4,
-    MONTHS,
-    TEXT,
-    TIMESTAMP,
-    TIMESTAMPTZ,
-    Type,
-)  # fmt: skip
+from penstock.sql.rules.core import Call, Context, Typed, function, once, refuse, rule, text
+from penstock.sql.rules.text.formats import moment_text, number_text, parsed
+from penstock.sql.rules.time import clock
+from penstock.sql.rules.types import BOOL, DATE, INT4, TEXT, TIMESTAMP, TIMESTAMPTZ
+from penstock.sql.rules.values.casts import cast, coerce
+from penstock.sql.rules.values.operators import double
 
+_ZONE = r"(?i:utc|gmt)|[A-Za-z_]+(/[A-Za-z0-9_+-]+)+"
 _TRUNCATED = frozenset(
     {"microseconds", "milliseconds", "second", "minute", "hour", "day", "week", "month", "quarter", "year"}
 )
@@ -30,7 +22,9 @@ _TRUNCATED = frozenset(
 @function("date_trunc")
 def _date_trunc(call: Call) -> Typed:
     call.expect(2, 3)
-    unit = str(call.args[0].value).lower()
+    if not isinstance(call.args[0].value, str):
+        raise call.refuse("the unit must be a literal")
+    unit = call.args[0].value.lower()
     value = call.args[1]
     if value.type.name == "unknown":
         value = cast(value, TIMESTAMPTZ)
@@ -72,6 +66,16 @@ def _local(_context: Context, _node: exp.Expr) -> Typed:
     return Typed("localtimestamp()", TIMESTAMP)
 
 
+@rule(exp.Localtime)
+def _localtime(_context: Context, _node: exp.Expr) -> Typed:
+    return clock.of_moment("current_timestamp()")
+
+
+@rule(exp.CurrentTime)
+def _current_time(_context: Context, node: exp.Expr) -> Typed:
+    raise refuse("current_time is not supported: Spark has no time with a zone", node, hint="Use localtime.")
+
+
 @function("now", "transaction_timestamp", "statement_timestamp", "clock_timestamp", "current_timestamp")
 def _nows(call: Call) -> Typed:
     call.expect(0)
@@ -89,21 +93,33 @@ def _timezone(call: Call) -> Typed:
     return at_zone(call.args[1], call.args[0], call.node)
 
 
+def _zone_name(zone: Typed, node: exp.Expr) -> str:
+    """A zone that both know alike: signs of offsets are the other way round, and PST has no summer time."""
+    sql = coerce(zone, TEXT).sql
+    if isinstance(zone.value, str):
+        if not re.fullmatch(_ZONE, zone.value):
+            raise refuse(
+                f'the time zone "{zone.value}" is not supported',
+                node,
+                hint="Use a name, such as Europe/Berlin.",
+            )
+        # Their names are the only ones that Spark wants in capitals.
+        return text(zone.value.upper()) if "/" not in zone.value else sql
+    fault = (
+        "CAST(raise_error('this time zone is not supported: use a name, such as Europe/Berlin') AS STRING)"
+    )
+    return once(Typed(sql, TEXT), lambda v: f"IF({v} RLIKE {text(f'^({_ZONE})$')}, {v}, {fault})")
+
+
 def at_zone(value: Typed, zone: Typed, node: exp.Expr) -> Typed:
     """A timestamp of a zone becomes a moment; a moment becomes what the zone's clocks show."""
     if zone.type.name == "interval":
         raise refuse("a zone that is an interval is not supported", node)
-    name = zone.value
-    if isinstance(name, str) and name[:1] in "+-":
-        # POSIX signs are the other way round.
-        raise refuse(
-            "a zone that is an offset is not supported", node, hint="Use a name, such as Europe/Berlin."
-        )
     if value.type.name == "unknown":
         value = cast(value, TIMESTAMPTZ)
     if value.type.name == "date":
         value = coerce(value, TIMESTAMPTZ)
-    spelled = coerce(zone, TEXT).sql
+    spelled = _zone_name(zone, node)
     if value.type.name == "timestamptz":
         return Typed(
             f"convert_timezone(current_timezone(), {spelled}, CAST({value.sql} AS TIMESTAMP_NTZ))", TIMESTAMP
@@ -126,38 +142,6 @@ def _make_timestamp(call: Call) -> Typed:
     call.expect(6)
     whole = ", ".join(coerce(arg, INT4).sql for arg in call.args[:5])
     return Typed(f"make_timestamp_ntz({whole}, CAST({double(call.args[5])} AS DECIMAL(16,6)))", TIMESTAMP)
-
-
-@function("make_interval")
-def _make_interval(call: Call) -> Typed:
-    names = ("years", "months", "weeks", "days", "hours", "mins", "secs")
-    given: dict[str, Typed] = {}
-    for i, arg in enumerate(call.node.expressions):
-        if isinstance(arg, exp.Kwarg):
-            given[str(arg.this.name).lower()] = call.context.expr(arg.args["expression"])
-        else:
-            given[names[i]] = call.context.expr(arg)
-    if set(given) - set(names):
-        raise call.refuse("an argument is not known")
-    if all(isinstance(value.value, int) for value in given.values()):
-        words = {"mins": "minutes", "secs": "seconds"}
-        return intervals.literal(
-            " ".join(f"{value.value} {words.get(name, name)}" for name, value in given.items()) or "0 days"
-        )
-    months = [name for name in given if name in ("years", "months")]
-    if months and len(months) != len(given):
-        raise call.refuse("months and days together are only supported as constants")
-    if months:
-        parts = [f"{given[name].sql} * {12 if name == 'years' else 1}" for name in months]
-        return Typed(f"make_ym_interval(0, CAST({' + '.join(parts)} AS INT))", MONTHS)
-    days = [
-        f"{given[name].sql} * {7 if name == 'weeks' else 1}" for name in ("weeks", "days") if name in given
-    ]
-    rest = [given[name].sql if name in given else "0" for name in ("hours", "mins")]
-    seconds = f"CAST({given['secs'].sql} AS DECIMAL(18,6))" if "secs" in given else "0"
-    return Typed(
-        f"make_dt_interval(CAST({' + '.join(days) or '0'} AS INT), {', '.join(rest)}, {seconds})", DAYTIME
-    )
 
 
 @function("to_timestamp")
@@ -201,27 +185,3 @@ def _date(call: Call) -> Typed:
 def _isfinite(call: Call) -> Typed:
     call.expect(1)
     return Typed(f"IF({call.args[0].sql} IS NULL, NULL, true)", BOOL)
-
-
-@function("age")
-def _age(call: Call) -> Typed:
-    raise call.refuse("Spark has no interval of months and days together")
-
-
-@function("justify_days", "justify_hours", "justify_interval")
-def _justify(call: Call) -> Typed:
-    raise call.refuse("Spark's intervals have no parts to move")
-
-
-def _rows(name: str) -> None:
-    """A function of rows in the list of SELECT."""
-
-    def body(call: Call) -> Typed:
-        value = ARRAYS[name](call.context, call.args, call.node)
-        return Typed(f"explode({value.sql})", value.type.element or Type("any"))
-
-    FUNCTIONS.setdefault(name, body)
-
-
-for _name in list(ARRAYS):
-    _rows(_name)

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import calendar
 import datetime as dt
+from contextlib import suppress
 
-from penstock.dialect.spark import intervals
-from penstock.dialect.spark.casts import cast, coerce
-from penstock.dialect.spark.core import Typed, refuse
-from penstock.dialect.spark.intervals import Parts
-from penstock.dialect.spark.literals import date, timestamp
-from penstock.dialect.spark.types import DATE, DAYTIME, INT4, TIMESTAMP, TIMESTAMPTZ
+from penstock.sql.parse.interval_input import Parts
+from penstock.sql.rules.core import Typed, refuse
+from penstock.sql.rules.time import clock, intervals
+from penstock.sql.rules.types import DATE, DAYTIME, INT4, TIMESTAMP, TIMESTAMPTZ
+from penstock.sql.rules.values.casts import cast, coerce
+from penstock.sql.rules.values.literals import date, timestamp
+
+_FEW_DAYS = 1_000_000
+_FIRST, _LAST = -2_440_588, 2_145_031_948
+"""The days between which PostgreSQL has dates, from 1970 on."""
 
 
 def arithmetic(sign: str, left: Typed, right: Typed) -> Typed | None:
     """``left sign right`` if a moment or an interval is part of it."""
     a, b = left.type, right.type
-    if not (a.moment or b.moment or "interval" in (a.name, b.name)):
+    if not (a.moment or b.moment or {"interval", "time"} & {a.name, b.name}):
         return None
     if a.name == "unknown":
         left = _guess(left, right, sign)
     if b.name == "unknown":
         right = _guess(right, left, sign)
     a, b = left.type, right.type
+    if "time" in (a.name, b.name):
+        return clock.arithmetic(sign, left, right)
     if a.moment and b.moment and sign == "-":
         return _difference(left, right)
     if sign == "+" and b.moment and not a.moment:
@@ -32,11 +39,11 @@ def arithmetic(sign: str, left: Typed, right: Typed) -> Typed | None:
     if a.name == "date" and b.integer and sign in "+-":
         return _days(left, right, sign)
     if a.name == "interval" and b.name == "interval" and sign in "+-":
-        return _sum(left, right, sign)
+        return intervals.add(left, right, sign)
     if sign == "*" and b.name == "interval":
         left, right, a, b = right, left, b, a
     if a.name == "interval" and b.number and sign in "*/":
-        return _scaled(left, right, sign)
+        return intervals.scaled(left, right, sign)
     raise refuse(f"operator {a.name} {sign} {b.name} is not supported", sqlstate="42883")
 
 
@@ -44,16 +51,23 @@ def _guess(value: Typed, other: Typed, sign: str) -> Typed:
     """A literal given the type that PostgreSQL finds: that of the other side, or what can be added to it."""
     if other.type.name == "interval" and sign in "*/":
         return cast(value, INT4) if str(value.value).lstrip("-").isdigit() else cast(value, DAYTIME)
-    if other.type.moment and sign == "+":
+    if (other.type.moment or other.type.name == "time") and sign == "+":
         return cast(value, DAYTIME)
     return cast(value, other.type)
 
 
 def _days(left: Typed, right: Typed, sign: str) -> Typed:
     if isinstance(left.value, dt.datetime) and isinstance(right.value, int):
-        return date(left.value + dt.timedelta(days=right.value if sign == "+" else -right.value))
+        # Python has the years 1 to 9999 alone.
+        with suppress(OverflowError):
+            return date(left.value + dt.timedelta(days=right.value if sign == "+" else -right.value))
     word = "date_add" if sign == "+" else "date_sub"
-    return Typed(f"{word}({left.sql}, CAST({right.sql} AS INT))", DATE)
+    moved = f"{word}({left.sql}, CAST({right.sql} AS INT))"
+    if isinstance(right.value, int) and abs(right.value) < _FEW_DAYS:
+        return Typed(moved, DATE)
+    # Spark would begin again at the other end.
+    far = f"(unix_date({left.sql}) {sign} CAST({right.sql} AS BIGINT)) NOT BETWEEN {_FIRST} AND {_LAST}"
+    return Typed(f"IF({far}, CAST(raise_error('date out of range') AS DATE), {moved})", DATE)
 
 
 def _difference(left: Typed, right: Typed) -> Typed:
@@ -74,11 +88,11 @@ def shifted(left: Typed, right: Typed, sign: str) -> Typed:
             return timestamp(folded)
     kind = TIMESTAMP if left.type.name == "date" else left.type
     sql = coerce(left, kind).sql
-    if not isinstance(parts, Parts):
-        # Days of Spark's intervals are 24 hours, which differs where clocks change.
+    plain = right.type.unit == "ym" or (right.type.unit == "dt" and kind.name == "timestamp")
+    if plain and not isinstance(parts, Parts):
         return Typed(f"({sql} {sign} {right.sql})", kind)
-    amount = f"make_interval(0, {parts.months}, 0, {parts.days}, 0, 0, {parts.micros / 1_000_000:.6f})"
-    return Typed(f"({sql} {sign} {amount})", kind)
+    # Days of Spark's other intervals are 24 hours, which differs where clocks change.
+    return Typed(f"({sql} {sign} {intervals.moving(right)})", kind)
 
 
 def _folded(moment: dt.datetime, parts: Parts) -> dt.datetime | None:
@@ -88,31 +102,7 @@ def _folded(moment: dt.datetime, parts: Parts) -> dt.datetime | None:
         return None
     day = min(moment.day, calendar.monthrange(year, month + 1)[1])
     moved = moment.replace(year=year, month=month + 1, day=day)
-    return moved + dt.timedelta(days=parts.days, microseconds=parts.micros)
-
-
-def _sum(left: Typed, right: Typed, sign: str) -> Typed:
-    if isinstance(left.value, Parts) and isinstance(right.value, Parts):
-        return _of(left.value + (right.value if sign == "+" else -right.value))
-    if left.type.unit != right.type.unit:
-        raise refuse("intervals of months and intervals of days cannot be added in Spark")
-    return Typed(f"({intervals.sql(left)} {sign} {intervals.sql(right)})", left.type)
-
-
-def _scaled(left: Typed, right: Typed, sign: str) -> Typed:
-    if isinstance(left.value, Parts) and isinstance(right.value, int) and sign == "*":
-        parts, factor = left.value, right.value
-        return _of(Parts(parts.months * factor, parts.days * factor, parts.micros * factor))
-    if left.type.unit == "ym" and (sign == "/" or not right.type.integer):
-        raise refuse("only whole multiples of months are supported")
-    return Typed(f"({intervals.sql(left)} {sign} {right.sql})", left.type)
-
-
-def _of(parts: Parts) -> Typed:
-    return intervals.literal(f"{parts.months} month {parts.days} day {parts.micros} microsecond")
-
-
-def negative(value: Typed) -> Typed:
-    if isinstance(value.value, Parts):
-        return _of(-value.value)
-    return Typed(f"(-{value.sql})", value.type)
+    try:
+        return moved + dt.timedelta(days=parts.days, microseconds=parts.micros)
+    except OverflowError:
+        return None

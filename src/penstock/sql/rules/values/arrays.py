@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.dialect.spark.casts import cast, coerce, unify
-from penstock.dialect.spark.core import Call, Context, Typed, function, once, refuse, rule
-from penstock.dialect.spark.texts import shown
-from penstock.dialect.spark.types import ANY, BOOL, INT4, TEXT, Type, array, common
+from penstock.sql.rules.core import Call, Context, Typed, at_least, function, once, refuse, rule
+from penstock.sql.rules.types import ANY, BOOL, INT4, PARTS, TEXT, Type, array, common
+from penstock.sql.rules.values.casts import cast, coerce, unify
+from penstock.sql.rules.values.texts import shown
 
 
 @rule(exp.Array)
@@ -57,8 +57,8 @@ def _slice(context: Context, value: Typed, index: exp.Expr) -> Typed:
     low = context.expr(index.this).sql if index.this is not None else "1"
     end = index.args.get("expression")
     high = context.expr(end).sql if end is not None else f"size({value.sql})"
-    count = f"greatest(0, {high} - greatest(1, {low}) + 1)"
-    return Typed(f"slice({value.sql}, greatest(1, {low}), {count})", value.type)
+    count = at_least(0, f"({high} - {at_least(1, low)} + 1)")
+    return Typed(f"slice({value.sql}, {at_least(1, low)}, {count})", value.type)
 
 
 def _given(call: Call, place: int = 0) -> Typed:
@@ -96,8 +96,14 @@ def _cardinality(call: Call) -> Typed:
     return Typed(f"size({_given(call).sql})", INT4)
 
 
-def _pair(items: Typed, value: Typed) -> tuple[Typed, Typed, Type]:
-    kind = common([items.type.element or ANY, value.type])
+def _pair(items: Typed, value: Typed, *, equal: bool = False) -> tuple[Typed, Typed, Type]:
+    """An array and an element of one type; ``equal`` if elements are compared with it."""
+    element = items.type.element or ANY
+    if value.type.name == "unknown":
+        value = coerce(value, element)
+    kind = common([element, value.type])
+    if equal and (kind == PARTS or kind.name in ("json", "jsonb")):
+        raise refuse(f"looking for a value of type {kind.name} in an array is not supported")
     return coerce(items, array(kind)), coerce(value, kind), kind
 
 
@@ -120,9 +126,9 @@ def _cat(call: Call) -> Typed:
 def joined(left: Typed, right: Typed) -> Typed:
     """``||`` where one side is an array: a NULL array adds nothing."""
     if left.type.name == "array" and right.type.name in ("array", "unknown"):
-        right = cast(right, left.type) if right.type.name == "unknown" else right
+        right = coerce(right, left.type) if right.type.name == "unknown" else right
     elif left.type.name == "unknown" and right.type.name == "array":
-        left = cast(left, right.type)
+        left = coerce(left, right.type)
     if left.type.name == "array" and right.type.name == "array":
         kind = common([left.type, right.type])
         a, b = coerce(left, kind).sql, coerce(right, kind).sql
@@ -141,7 +147,7 @@ def joined(left: Typed, right: Typed) -> Typed:
 @function("array_position")
 def _position(call: Call) -> Typed:
     call.expect(2)
-    items, value, _ = _pair(_given(call), call.args[1])
+    items, value, _ = _pair(_given(call), call.args[1], equal=True)
     found = f"array_position(transform({items.sql}, x_e -> x_e <=> {value.sql}), true)"
     return Typed(f"CAST(nullif({found}, 0) AS INT)", INT4)
 
@@ -149,15 +155,16 @@ def _position(call: Call) -> Typed:
 @function("array_remove")
 def _remove(call: Call) -> Typed:
     call.expect(2)
-    items, value, _ = _pair(_given(call), call.args[1])
+    items, value, _ = _pair(_given(call), call.args[1], equal=True)
     return Typed(f"filter({items.sql}, x_e -> NOT (x_e <=> {value.sql}))", items.type)
 
 
 @function("array_replace")
 def _replace(call: Call) -> Typed:
     call.expect(3)
-    items, old, _ = _pair(_given(call), call.args[1])
-    new = coerce(call.args[2], items.type.element or ANY)
+    items, new, _ = _pair(_given(call), call.args[2])
+    items, old, kind = _pair(items, call.args[1], equal=True)
+    new = coerce(new, kind)
     return Typed(f"transform({items.sql}, x_e -> IF(x_e <=> {old.sql}, {new.sql}, x_e))", items.type)
 
 
@@ -192,9 +199,9 @@ def _overlaps(context: Context, node: exp.Expr) -> Typed:
 
 def _both(left: Typed, right: Typed, node: exp.Expr) -> tuple[Typed, Typed]:
     if left.type.name == "unknown":
-        left = cast(left, right.type)
+        left = coerce(left, right.type)
     if right.type.name == "unknown":
-        right = cast(right, left.type)
+        right = coerce(right, left.type)
     if left.type.name != "array" or right.type.name != "array":
         raise refuse("this operator is supported for arrays only", node)
     kind = common([left.type, right.type])
@@ -205,7 +212,12 @@ def _both(left: Typed, right: Typed, node: exp.Expr) -> tuple[Typed, Typed]:
 def _trim_array(call: Call) -> Typed:
     call.expect(2)
     items, count = _given(call), coerce(call.args[1], INT4).sql
-    sql = once(items, lambda v: f"slice({v}, 1, greatest(0, size({v}) - {count}))")
+    fault = "CAST(raise_error('number of elements to trim must be between 0 and that of the array') AS INT)"
+
+    def body(v: str) -> str:
+        return f"slice({v}, 1, IF({count} BETWEEN 0 AND size({v}), size({v}) - {count}, {fault}))"
+
+    sql = once(items, lambda v: f"IF({v} IS NULL OR {count} IS NULL, NULL, {body(v)})")
     return Typed(sql, items.type)
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from sqlglot import exp
 
-from penstock.dialect.spark import intervals
-from penstock.dialect.spark.core import Context, Typed, once, refuse, rule, text
-from penstock.dialect.spark.literals import constant
-from penstock.dialect.spark.texts import json_text, plain, to_text
-from penstock.dialect.spark.types import (
+from penstock.errors import SqlError
+from penstock.sql.parse.interval_input import restricted
+from penstock.sql.rules.core import Context, Typed, once, refuse, rule, text
+from penstock.sql.rules.json import text as jsontext
+from penstock.sql.rules.time import clock, intervals
+from penstock.sql.rules.types import (
     ANY,
     BOOL,
     BYTEA,
@@ -24,7 +26,9 @@ from penstock.dialect.spark.types import (
     JSON,
     JSONB,
     NUMERIC,
+    ROUGH,
     TEXT,
+    TIME,
     TIMESTAMP,
     TIMESTAMPTZ,
     UNKNOWN,
@@ -34,15 +38,19 @@ from penstock.dialect.spark.types import (
     common,
     decimal,
     numeric,
-)  # fmt: skip
+)
+from penstock.sql.rules.values.literals import FLOATING, UUID_FORM, constant, floating, shortened
+from penstock.sql.rules.values.literals import decimal as decimal_literal
+from penstock.sql.rules.values.texts import json_text, plain, to_text
 
 _TYPES = {
     "BOOLEAN": BOOL, "SMALLINT": INT2, "INT": INT4, "BIGINT": INT8, "FLOAT": FLOAT4, "DOUBLE": FLOAT8,
     "TEXT": TEXT,
-    "VARCHAR": TEXT, "NAME": TEXT, "CHAR": Type("bpchar"), "BPCHAR": TEXT, "VARBINARY": BYTEA,
+    "VARCHAR": TEXT, "NAME": TEXT, "CHAR": Type("bpchar"), "BPCHAR": Type("bpchar"), "VARBINARY": BYTEA,
     "BINARY": BYTEA,
     "DATE": DATE, "TIMESTAMP": TIMESTAMP, "TIMESTAMPNTZ": TIMESTAMP, "TIMESTAMPTZ": TIMESTAMPTZ,
     "INTERVAL": DAYTIME,
+    "TIME": TIME,
     "JSON": JSON, "JSONB": JSONB, "UUID": UUID,
 }  # fmt: skip
 
@@ -71,11 +79,41 @@ def _cast(context: Context, node: exp.Expr) -> Typed:
         return Typed(f"CAST(array() AS {kind.spark})", kind)
     if kind.floating and isinstance(inner, exp.Literal):
         # A number too large for a decimal is fine as a double.
-        return Typed(f"CAST({text(str(inner.this))} AS {kind.spark})", kind)
+        return floating(str(inner.this), kind)
     value = context.expr(inner)
+    if kind.name == "interval":
+        return _to_interval(value, node.args["to"], sizes)
     if kind == NUMERIC and not sizes:
         return to_numeric(value)
+    if kind.name == "array":
+        return _sized_array(cast(value, kind), node.args["to"])
     return sized(cast(value, kind), node.args["to"], sizes)
+
+
+def _to_interval(value: Typed, to: exp.Expr, sizes: Sequence[int]) -> Typed:
+    """``value::interval``, of which ``interval day to hour`` and ``interval(3)`` keep a part."""
+    fields = to.args.get("kind")
+    precision = sizes[0] if sizes else None
+    made = cast(value, DAYTIME)
+    if fields is None and precision is None:
+        return made
+    if value.type == UNKNOWN and isinstance(value.value, str):
+        return intervals.literal(value.value, fields.name if fields is not None else "", precision)
+    if not isinstance(made.value, intervals.Parts):
+        raise refuse("an interval with fields or a precision is only supported as a constant", to)
+    return intervals.constant(restricted(made.value, fields.name if fields is not None else "", precision))
+
+
+def _sized_array(value: Typed, to: exp.Expr) -> Typed:
+    """Each element of ``varchar(n)[]`` is cut."""
+    inner = to.expressions[0] if to.expressions else None
+    if inner is None or value.type.element is None:
+        return value
+    kind, sizes = of_cast(inner)
+    if not sizes or kind.name == "numeric":
+        return value
+    cut = sized(Typed("x_s", value.type.element), inner, sizes)
+    return Typed(f"transform({value.sql}, x_s -> {cut.sql})", value.type)
 
 
 def sized(value: Typed, to: exp.Expr, sizes: Sequence[int]) -> Typed:
@@ -86,6 +124,8 @@ def sized(value: Typed, to: exp.Expr, sizes: Sequence[int]) -> Typed:
         return Typed(f"left({value.sql}, {sizes[0]})", TEXT)
     if value.type.name == "bpchar":
         return Typed(f"rpad(left({value.sql}, {sizes[0]}), {sizes[0]}, ' ')", value.type)
+    if value.type.name == "time" and sizes[0] == 6:
+        return value
     if value.type.name in ("timestamp", "timestamptz") and sizes[0] in (0, 3, 6):
         unit, half = {0: ("SECOND", "0.5"), 3: ("MILLISECOND", "0.0005"), 6: ("MICROSECOND", "0")}[sizes[0]]
         if sizes[0] == 6:
@@ -114,23 +154,46 @@ def cast(value: Typed, kind: Type) -> Typed:  # noqa: C901 - one case for each t
         return _to_decimal(value, kind)
     if kind.integer:
         return _to_integer(value, kind)
-    if kind.floating and (source.number or source.textual):
-        return Typed(f"CAST({plain(value)} AS {kind.spark})", kind)
+    if kind.floating and source.textual:
+        return Typed(once(Typed(plain(value), TEXT), lambda v: _to_floating(v, kind)), kind)
+    if kind.floating and source.number:
+        return Typed(f"CAST({value.sql} AS {kind.spark})", kind)
     if kind.name == "bool":
         return _to_bool(value)
-    if kind.moment and (source.moment or source.textual):
-        return Typed(f"CAST({plain(value)} AS {kind.spark})", kind)
+    if kind.moment and source.textual:
+        return Typed(once(Typed(plain(value), TEXT), lambda v: _to_moment(v, kind)), kind)
+    if kind.moment and source.moment:
+        return Typed(f"CAST({value.sql} AS {kind.spark})", kind)
     if kind.name in ("json", "jsonb") and source.name in ("json", "jsonb", "text", "bpchar"):
-        return Typed(json_text(value) if source.native else plain(value), Type(kind.name))
+        return _to_json(value, kind)
+    if kind.name == "time":
+        return clock.cast(value)
     if kind.name == "bytea" and source.textual:
         return Typed(_to_bytes(value), BYTEA)
     if kind.name == "uuid" and source.textual:
-        return Typed(f"lower({plain(value)})", UUID)
+        return Typed(_to_uuid(value), UUID)
     if kind.name == "array" and source.name == "array":
         return _to_array(value, kind)
     if kind.name == "interval" and source.name == "interval":
         return value
     raise refuse(f"a cast from {source.name} to {kind.name} is not supported")
+
+
+def _to_uuid(value: Typed) -> str:
+    """In the one form that PostgreSQL writes, whatever hyphens and braces it was given with."""
+    fault = "CAST(raise_error('invalid input syntax for type uuid') AS STRING)"
+    bare = "lower(regexp_replace(x_u, '[{}-]', ''))"
+    shown = f"regexp_replace({bare}, '^(.{{8}})(.{{4}})(.{{4}})(.{{4}})', '$1-$2-$3-$4-')"
+    inner = f"IF(x_u IS NULL OR x_u RLIKE {text(UUID_FORM)}, {shown}, {fault})"
+    return f"transform(array({plain(value)}), x_u -> {inner})[0]"
+
+
+def _to_json(value: Typed, kind: Type) -> Typed:
+    """Json stays as it is written; jsonb is written in one way, whatever it is made of."""
+    document = json_text(value) if value.type.native else plain(value)
+    if kind.name == "jsonb":
+        return Typed(jsontext.canonical(document), JSONB, jsontext.Raw(document))
+    return Typed(document if value.type.name in ("json", "jsonb") else jsontext.checked(document), JSON)
 
 
 def _literal(value: str, kind: Type) -> Typed | None:
@@ -146,39 +209,49 @@ def _literal(value: str, kind: Type) -> Typed | None:
 
 def _array_literal(value: str, kind: Type) -> Typed:
     element = kind.element or TEXT
-    inner = value.strip()
-    if not (inner.startswith("{") and inner.endswith("}")) or "{" in inner[1:]:
+    inner = value.strip(_BLANKS)
+    if inner.startswith("[") or (inner.startswith("{") and "{" in inner[1:]):
         raise refuse("this array literal is not supported", hint="Write ARRAY[…].")
-    items = _items(inner[1:-1])
-    parts = [
-        "NULL" if item is None else cast(Typed(text(item), UNKNOWN, item), element).sql for item in items
-    ]
+    if len(inner) < 2 or inner[0] != "{" or inner[-1] != "}":
+        raise _malformed(value)
+    items = _items(inner[1:-1], value)
+    made = [None if item is None else cast(Typed(text(item), UNKNOWN, item), element) for item in items]
+    if element == NUMERIC and any(made):
+        # As many digits as the elements have.
+        kind = array(common([each.type for each in made if each is not None]))
+    parts = ["NULL" if each is None else each.sql for each in made]
     return Typed(f"CAST(array({', '.join(parts)}) AS {kind.spark})", kind, items)
 
 
-def _items(body: str) -> list[str | None]:
+_BLANKS = " \t\n\r\v\f"
+_ITEM = re.compile(
+    rf'[{_BLANKS}]*+(?:"((?:[^"\\]|\\.)*+)"[{_BLANKS}]*+|((?:[^",{{}}\\]|\\.)++))(,|\Z)', re.DOTALL
+)
+"""An element in quotes or without, and the comma behind it unless it is the last."""
+
+
+def _items(body: str, value: str) -> list[str | None]:
     """The elements of an array literal: quoted ones as they are, NULL as None."""
     items: list[str | None] = []
-    at, size = 0, len(body)
-    while at < size:
-        piece, is_quoted = [], False
-        while at < size and body[at] != ",":
-            if body[at] == '"':
-                is_quoted, at = True, at + 1
-                while at < size and body[at] != '"':
-                    at += body[at] == "\\"
-                    piece.append(body[at])
-                    at += 1
-            elif body[at] == "\\":
-                at += 1
-                piece.append(body[at])
-            else:
-                piece.append(body[at])
-            at += 1
-        item = "".join(piece) if is_quoted else "".join(piece).strip()
-        items.append(None if item.upper() == "NULL" and not is_quoted else item)
-        at += 1
+    at = 0 if body.strip(_BLANKS) else None
+    while at is not None:
+        found = _ITEM.match(body, at)
+        if found is None:
+            raise _malformed(value)
+        quoted, bare, comma = found.groups()
+        if quoted is None:
+            # A blank behind a backslash is a letter.
+            cut = bare.rstrip(_BLANKS)
+            is_escaped = (len(cut) - len(cut.rstrip("\\"))) % 2
+            bare = cut + bare[len(cut) : len(cut) + is_escaped]
+        item = re.sub(r"\\(.)", r"\1", bare if quoted is None else quoted, flags=re.DOTALL)
+        items.append(None if quoted is None and bare.upper() == "NULL" else item)
+        at = found.end() if comma else None
     return items
+
+
+def _malformed(value: str) -> SqlError:
+    return SqlError(f'malformed array literal: "{shortened(value)}"', sqlstate="22P02")
 
 
 def to_numeric(value: Typed) -> Typed:
@@ -190,10 +263,14 @@ def to_numeric(value: Typed) -> Typed:
 
 
 def _to_decimal(value: Typed, kind: Type) -> Typed:
+    if value.type == ROUGH:
+        return Typed(f"CAST({value.sql} AS {kind.spark})", kind)
     if value.type.floating:
         # PostgreSQL takes the 15 digits (6 of a real) that are surely right.
         digits = 14 if value.type.name == "float8" else 5
-        return Typed(f"CAST(format_string('%.{digits}e', {value.sql}) AS {kind.spark})", kind)
+        # Of NULL, Java would write the word.
+        shown = once(value, lambda v: f"IF({v} IS NOT NULL, format_string('%.{digits}e', {v}), NULL)")
+        return Typed(f"CAST({shown} AS {kind.spark})", kind)
     if value.type.number or value.type.textual:
         return Typed(f"CAST({plain(value)} AS {kind.spark})", kind)
     raise refuse(f"a cast from {value.type.name} to numeric is not supported")
@@ -201,7 +278,9 @@ def _to_decimal(value: Typed, kind: Type) -> Typed:
 
 def _to_integer(value: Typed, kind: Type) -> Typed:
     if value.type.floating:
-        return Typed(f"CAST(rint({value.sql}) AS {kind.spark})", kind)
+        # Doubles round to the even neighbour, numerics away from zero.
+        word = "rint" if value.type.exact else "round"
+        return Typed(f"CAST({word}({value.sql}) AS {kind.spark})", kind)
     if value.type.name == "numeric":
         return Typed(f"CAST(round({value.sql}, 0) AS {kind.spark})", kind)
     if value.type.integer or (value.type.name == "bool" and kind.name == "int4"):
@@ -230,11 +309,51 @@ def _to_bytes(value: Typed) -> str:
     return once(
         value,
         lambda v: (
-            f"CASE WHEN startswith({v}, '\\\\x') THEN unhex(substring({v}, 3))"
+            f"CASE WHEN startswith({v}, '\\\\x') THEN {from_hex(f'substring({v}, 3)')}"
             f" WHEN contains({v}, '\\\\') THEN CAST(raise_error('no escapes in bytea here') AS BINARY)"
             f" ELSE CAST({v} AS BINARY) END"
         ),
     )
+
+
+def _to_floating(v: str, kind: Type) -> str:
+    """Java reads ``1d`` and ``0x1p3``, too, and takes what is too large for infinite."""
+    fault = f"CAST(raise_error('invalid input syntax for type {kind.name}') AS {kind.spark})"
+    range_ = f"CAST(raise_error('value is out of range for type {kind.name}') AS {kind.spark})"
+    made = f"CAST({v} AS {kind.spark})"
+    lost = f"({made} = 0 AND {v} RLIKE '^[^eE]*[1-9]') OR (abs({made}) = CAST('Infinity' AS {kind.spark}) AND {v} RLIKE '[0-9]')"  # noqa: E501
+    return f"CASE WHEN NOT {v} RLIKE {text(FLOATING)} THEN {fault} WHEN {lost} THEN {range_} ELSE {made} END"
+
+
+_DAY = r"^\s*[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"
+_MINUTES = r"[ T]([01]?[0-9]|2[0-3]):[0-5][0-9]"
+_SECONDS = r":[0-5][0-9]([.][0-9]{1,6})?"
+_OFFSET = r"\s*(Z|[+-](0[0-9]|1[0-5])(:?[0-5][0-9])?)"
+
+
+def _to_moment(v: str, kind: Type) -> str:
+    """Spark reads less than a day for one (``2020-02``), passes over what follows it, and cuts digits."""
+    form = rf"{_DAY}({_MINUTES}({_SECONDS})?({_OFFSET})?)?\s*$"
+    fault = (
+        f"CAST(raise_error('this is not a {kind.name} that is understood here: write 2024-12-31 23:59:59')"
+        f" AS {kind.spark})"
+    )
+    if kind.name == "timestamptz":
+        # Spark wants minutes of an offset, and behind minutes seconds before it.
+        form = rf"{_DAY}({_MINUTES}({_SECONDS}({_OFFSET})?)?)?\s*$"
+        hours = text(r"(:[0-9]{2}([.][0-9]+)?\s*[+-][0-9]{2})\s*$")
+        made = f"CAST(regexp_replace({v}, {hours}, '$1:00') AS {kind.spark})"
+    else:
+        # PostgreSQL reads an offset here, and does nothing with it; only behind a clock is it one.
+        offset = text(rf"(:[0-9]{{2}}([.][0-9]+)?){_OFFSET}\s*$")
+        made = f"CAST(regexp_replace({v}, {offset}, '$1') AS {kind.spark})"
+    return f"IF({v} IS NULL OR {v} RLIKE {text(form)}, {made}, {fault})"
+
+
+def from_hex(sql: str) -> str:
+    """Bytes of their digits. Spark's own gives NULL for others, and fills half a byte up."""
+    fault = "CAST(raise_error('invalid hexadecimal data') AS BINARY)"
+    return f"IF({sql} RLIKE '[^0-9a-fA-F]' OR length({sql}) % 2 = 1, {fault}, unhex({sql}))"
 
 
 def _to_array(value: Typed, kind: Type) -> Typed:
@@ -249,11 +368,11 @@ def coerce(value: Typed, kind: Type) -> Typed:
     if kind.name in ("any", "unknown") or value.type == kind:
         return value
     if value.type.name == "unknown":
-        return cast(value, kind) if kind != NUMERIC or isinstance(value.value, str) else value
+        return _beside(value, kind)
     if kind.textual and value.type.textual:
         return Typed(plain(value), TEXT)
     if kind.name == "interval":
-        return Typed(intervals.sql(value), value.type)
+        return intervals.converted(value, kind.unit) if value.type.name == "interval" else value
     if kind.name in ("json", "jsonb", "record", "bool", "bytea", "uuid") or value.type.name == "any":
         return value
     if kind.name == "array":
@@ -261,11 +380,41 @@ def coerce(value: Typed, kind: Type) -> Typed:
     return Typed(f"CAST({value.sql} AS {kind.spark})", kind) if kind.spark != value.type.spark else value
 
 
-def unify(values: Sequence[Typed]) -> tuple[list[Typed], Type]:
-    """Values that become one column, given their common type."""
-    kind = common([value.type for value in values])
-    if kind.name == "any" and any(value.type.name != "any" for value in values):
-        names = {value.type.name for value in values}
-        if not names & {"any"}:
-            raise refuse(f"types {' and '.join(sorted(names))} cannot be matched", sqlstate="42804")
-    return [coerce(value, kind) for value in values], kind
+def _beside(value: Typed, kind: Type) -> Typed:
+    """A literal or NULL beside a value of type ``kind``: of a numeric(p, s) it takes the name alone.
+
+    All its digits count. Only a cast that is written rounds to a scale.
+    """
+    if isinstance(value.value, str):
+        if kind.name == "numeric":
+            return decimal_literal(value.value)
+        if kind.name == "array" and kind.element is not None and kind.element.name == "numeric":
+            return cast(value, array(NUMERIC))
+        return cast(value, kind)
+    return cast(value, kind) if kind != NUMERIC else value
+
+
+def matched(types: Sequence[Type], *, compared: bool = False) -> Type:
+    """The type that all have; an error if there is none, by the code of an operator if they are compared."""
+    kind = common(types)
+    if kind.name == "any" and not any(each.name == "any" for each in types):
+        names = " and ".join(sorted({each.name for each in types}))
+        if compared:
+            raise refuse(f"types {names} cannot be compared", sqlstate="42883")
+        raise refuse(f"types {names} cannot be matched", sqlstate="42804")
+    return kind
+
+
+def unify(values: Sequence[Typed], *, compared: bool = False) -> tuple[list[Typed], Type]:
+    """Values that become one column, or that are compared, given their common type."""
+    kind = matched([value.type for value in values], compared=compared)
+    given = [coerce(value, kind) for value in values]
+    if kind.name == "interval" and any(value.type != kind for value in given):
+        # A literal among them may have other parts than the rest.
+        kind = common([value.type for value in given])
+        given = [intervals.converted(value, kind.unit) for value in given]
+    if kind.name in ("numeric", "array"):
+        # So may a literal have more digits.
+        kind = common([value.type for value in given])
+        given = [coerce(value, kind) for value in given]
+    return given, kind

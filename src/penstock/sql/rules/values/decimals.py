@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.dialect.spark.core import Typed
-from penstock.dialect.spark.types import Type, numeric
+from penstock.sql.rules.core import Typed
+from penstock.sql.rules.types import Type, numeric
 
 
 def product(left: str, a: Type, right: str, b: Type) -> Typed:

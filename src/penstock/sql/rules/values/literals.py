@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-import codecs
 import datetime as dt
-import json
+import math
 import re
 import uuid
 from decimal import Decimal, InvalidOperation
 
 from sqlglot import exp
 
-from penstock.dialect.spark import intervals
-from penstock.dialect.spark.core import Context, Typed, refuse, rule, text
-from penstock.dialect.spark.types import BOOL, BYTEA, INT4, INT8, TEXT, UNKNOWN, Type, numeric
 from penstock.errors import SqlError
+from penstock.sql.rules.core import Context, Typed, refuse, rule, text
+from penstock.sql.rules.json import text as jsontext
+from penstock.sql.rules.time import intervals
+from penstock.sql.rules.types import BOOL, BYTEA, INT4, INT8, TEXT, UNKNOWN, Type, numeric
 
 _TRUE = {"t", "tr", "tru", "true", "y", "ye", "yes", "on", "1"}
 _FALSE = {"f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0"}
+_HEX = "[0-9a-fA-F]{4}(-?[0-9a-fA-F]{4}){7}"
+UUID_FORM = f"^({_HEX}|[{{]{_HEX}[}}])$"
+"""Hyphens may stand after every four digits."""
+FLOATING = r"(?i)^\s*[+-]?(([0-9]+[.]?[0-9]*|[.][0-9]+)(e[+-]?[0-9]+)?|inf(inity)?|nan)\s*$"
+"""How a double is written."""
+_ESCAPES = re.compile(rb"\\(?:([0-3][0-7]{2})|\\)")
+_DIGITS = 38
+_DAY = 24 * 3600 * 1_000_000
+_SHOWN = 60
 _STAMP = re.compile(
     r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T]+(\d{1,2}):(\d{2})(?::(\d{2})(\.\d+)?)?)?"
     r"\s*(Z|UTC|[+-]\d{1,2}(?::?\d{2})?)?$",
@@ -79,13 +88,12 @@ def _null(_context: Context, _node: exp.Expr) -> Typed:
 
 @rule(exp.Interval)
 def _interval(_context: Context, node: exp.Expr) -> Typed:
+    # The parser leaves the text as it is written; beside it stand the fields, and a precision.
+    if not isinstance(node.this, exp.Literal):
+        raise refuse("INTERVAL wants a literal", node)
     unit = node.args.get("unit")
-    if not isinstance(node.this, exp.Literal) or isinstance(unit, exp.IntervalSpan):
-        value = str(node.this.name) if isinstance(node.this, exp.Literal) else ""
-        if not re.fullmatch(r"[+-]?\d+-\d+", value):
-            raise refuse("this form of INTERVAL is not supported", node)
-        return intervals.literal(value)
-    return intervals.literal(str(node.this.this), str(unit.this) if unit else "")
+    fields, _, precision = (str(unit.this) if unit is not None else "").partition("/")
+    return intervals.literal(str(node.this.this), fields, int(precision) if precision else None)
 
 
 @rule(exp.Parameter)
@@ -98,26 +106,43 @@ def _parameter(context: Context, node: exp.Expr) -> Typed:
 
 def number(value: str) -> Typed:
     """A number without quotes."""
-    if value.isdigit():
-        if int(value) < 2**31:
-            return Typed(str(int(value)), INT4, int(value))
-        if int(value) < 2**63:
-            return Typed(f"{int(value)}L", INT8, int(value))
+    if value.isdigit() and len(digits := value.lstrip("0") or "0") <= _DIGITS:
+        if int(digits) < 2**31:
+            return Typed(str(int(digits)), INT4, int(digits))
+        if int(digits) < 2**63:
+            return Typed(f"{int(digits)}L", INT8, int(digits))
     return decimal(value)
+
+
+def shortened(value: str) -> str:
+    """A number as a message shows it."""
+    return value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…"
 
 
 def decimal(value: str) -> Typed:
     try:
         amount = Decimal(value.strip())
     except InvalidOperation:
-        raise SqlError(f'invalid input syntax for type numeric: "{value}"', sqlstate="22P02") from None
+        if re.fullmatch(FLOATING, value):
+            raise refuse(f"the number {shortened(value)} is too large for Spark", sqlstate="22003") from None
+        raise SqlError(
+            f'invalid input syntax for type numeric: "{shortened(value)}"', sqlstate="22P02"
+        ) from None
     if not amount.is_finite():
         raise refuse(f"the numeric {value} has no counterpart in Spark")
-    plain = f"{amount:f}"
+    exponent = int(amount.as_tuple().exponent)
+    if max(-exponent, 0 if amount.is_zero() else amount.adjusted()) > _DIGITS:
+        # Not written out first: a few letters may say a number of billions of digits.
+        raise refuse(
+            f"the number {shortened(value)} has more digits than Spark's {_DIGITS}", sqlstate="22003"
+        )
+    plain = f"{amount:f}" if not amount.is_zero() or exponent < 0 else "0"
     scale = len(plain.partition(".")[2])
     precision = max(len(plain.lstrip("-").replace(".", "").lstrip("0")), scale + 1)
-    if precision > 38:
-        raise refuse(f"the number {value} has more digits than Spark's 38", sqlstate="22003")
+    if precision > _DIGITS:
+        raise refuse(
+            f"the number {shortened(value)} has more digits than Spark's {_DIGITS}", sqlstate="22003"
+        )
     sql = f"{plain}BD" if not plain.startswith("-") else f"(-{plain[1:]}BD)"
     return Typed(sql, numeric(precision, scale), amount)
 
@@ -131,13 +156,11 @@ def constant(value: str, kind: Type) -> Typed | None:  # noqa: C901 - one case f
             return Typed("true" if stripped.lower() in _TRUE else "false", BOOL)
         raise SqlError(f'invalid input syntax for type boolean: "{value}"', sqlstate="22P02")
     if kind.integer:
-        if not re.fullmatch(r"[+-]?\d+", stripped):
-            raise SqlError(f'invalid input syntax for type integer: "{value}"', sqlstate="22P02")
-        return Typed(f"CAST('{int(stripped)}' AS {kind.spark})", kind, int(stripped))
+        return _integer(stripped, kind)
     if name == "numeric":
         return decimal(value)
     if kind.floating:
-        return Typed(f"CAST({text(stripped)} AS {kind.spark})", kind)
+        return floating(value, kind)
     if kind.moment:
         return moment(stripped, kind)
     if name == "interval":
@@ -145,25 +168,60 @@ def constant(value: str, kind: Type) -> Typed | None:  # noqa: C901 - one case f
     if name == "bytea":
         return Typed(f"X'{_bytes(value).hex()}'", BYTEA)
     if name == "uuid":
-        try:
-            return Typed(text(str(uuid.UUID(stripped))), kind)
-        except ValueError:
-            raise SqlError(f'invalid input syntax for type uuid: "{value}"', sqlstate="22P02") from None
+        if not re.fullmatch(UUID_FORM, value):
+            raise SqlError(f'invalid input syntax for type uuid: "{value}"', sqlstate="22P02")
+        return Typed(text(str(uuid.UUID(value))), kind)
     if name in ("json", "jsonb"):
         try:
-            json.loads(value)
-        except ValueError:
+            written = jsontext.canonical_literal(value)
+        except (ValueError, RecursionError):
             raise SqlError(f"invalid input syntax for type {name}", sqlstate="22P02") from None
-        return Typed(text(value), kind, value)
+        return Typed(text(written if name == "jsonb" else value), kind)
+    if name == "time":
+        from penstock.sql.rules.time import clock
+
+        return clock.constant(value)
     if name in ("text", "unknown", "any"):
         return Typed(text(value), TEXT, value)
     return None
 
 
+def _integer(value: str, kind: Type) -> Typed:
+    found = re.fullmatch(r"([+-]?)0*([0-9]+)", value)
+    if not found:
+        raise SqlError(f'invalid input syntax for type integer: "{shortened(value)}"', sqlstate="22P02")
+    # Python makes no number of thousands of digits.
+    number_ = int(found[1] + found[2]) if len(found[2]) <= _DIGITS else None
+    most = 1 << {"int2": 15, "int4": 31, "int8": 63}[kind.name]
+    if number_ is None or not -most <= number_ < most:
+        what = f'value "{shortened(value)}" is out of range for type {kind.name}'
+        raise SqlError(what, sqlstate="22003")
+    return Typed(f"CAST('{number_}' AS {kind.spark})", kind, number_)
+
+
+def floating(value: str, kind: Type) -> Typed:
+    """A double or a real; one that is too large for it is an error."""
+    if not re.fullmatch(FLOATING, value):
+        raise SqlError(f'invalid input syntax for type {kind.name}: "{value}"', sqlstate="22P02")
+    number_ = float(value)
+    digits = re.search("[0-9]", value) is not None
+    most, least = (3.4028235677973366e38, 7.006492321624086e-46) if kind.name == "float4" else (math.inf, 0.0)
+    mantissa = re.search("[1-9]", re.split("[eE]", value)[0]) is not None
+    if digits and (abs(number_) >= most or (mantissa and abs(number_) <= least)):
+        raise SqlError(f'"{value}" is out of range for type {kind.name}', sqlstate="22003")
+    return Typed(f"CAST({text(value.strip())} AS {kind.spark})", kind)
+
+
 def _bytes(value: str) -> bytes:
-    if value.startswith("\\x"):
-        return bytes.fromhex(value[2:])
-    return codecs.escape_decode(value.encode())[0]
+    try:
+        if value.startswith("\\x"):
+            return bytes.fromhex(value[2:])
+    except ValueError:
+        raise SqlError("invalid hexadecimal data", sqlstate="22023") from None
+    # A backslash stands before another one, or before the three digits of a byte.
+    if _ESCAPES.sub(b"", data := value.encode()).count(b"\\"):
+        raise SqlError("invalid input syntax for type bytea", sqlstate="22P02")
+    return _ESCAPES.sub(lambda found: bytes([int(found[1], 8)]) if found[1] else b"\\", data)
 
 
 def moment(value: str, kind: Type) -> Typed:
@@ -182,24 +240,29 @@ def moment(value: str, kind: Type) -> Typed:
         )
     year, month, day, hour, minute, second = (int(found[i] or 0) for i in range(1, 7))
     fraction = round(float(found[7] or 0) * 1_000_000)
+    zone = _zone(found[8], value)
+    passed = ((hour * 60 + minute) * 60 + second) * 1_000_000 + fraction
+    if minute > 59 or second > 60 or passed > _DAY:
+        raise SqlError(f'date/time field value out of range: "{value}"', sqlstate="22008")
     try:
-        stamp = dt.datetime(year, month, day, min(hour, 23), minute, min(second, 59))
-        stamp += dt.timedelta(
-            hours=hour - min(hour, 23), seconds=second - min(second, 59), microseconds=fraction
-        )
-    except ValueError:
+        day_ = dt.datetime(year, month, day)
+        if kind.name == "date":
+            # It is the day that is written, also at 24:00 of that day.
+            return date(day_)
+        stamp = day_ + dt.timedelta(microseconds=passed)
+    except (ValueError, OverflowError):
         raise SqlError(f'date/time field value out of range: "{value}"', sqlstate="22008") from None
-    if kind.name == "date":
-        return date(stamp)
-    zone = found[8] if kind.name == "timestamptz" else None
-    if zone is None and kind.name == "timestamptz":
-        return Typed(f"TIMESTAMP_LTZ'{stamp}'", kind)
-    if zone is None:
-        return timestamp(stamp)
-    if zone[0] in "+-":
-        hours, minutes = re.fullmatch(r"[+-](\d{1,2}):?(\d{2})?", zone).groups()  # type: ignore[union-attr]
-        zone = f"{zone[0]}{int(hours):02}:{minutes or '00'}"
-    return Typed(f"TIMESTAMP_LTZ'{stamp}{zone}'", kind)
+    return Typed(f"TIMESTAMP_LTZ'{stamp}{zone}'", kind) if kind.name == "timestamptz" else timestamp(stamp)
+
+
+def _zone(zone: str | None, value: str) -> str:
+    """An offset as Spark reads it. One without meaning to its type must be one all the same."""
+    if zone is None or zone[0] not in "+-":
+        return zone or ""
+    hours, minutes = re.fullmatch(r"[+-](\d{1,2}):?(\d{2})?", zone).groups()  # type: ignore[union-attr]
+    if int(hours) > 15 or int(minutes or 0) > 59:
+        raise SqlError(f'time zone displacement out of range: "{value}"', sqlstate="22009")
+    return f"{zone[0]}{int(hours):02}:{minutes or '00'}"
 
 
 def date(value: dt.date) -> Typed:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from penstock.dialect.spark.casts import cast, coerce
-from penstock.dialect.spark.core import Call, Typed, function, once
-from penstock.dialect.spark.operators import arithmetic, double, power
-from penstock.dialect.spark.types import FLOAT8, INT4, Type, common, decimal, numeric
+from penstock.sql.rules.core import Call, Typed, function, once
+from penstock.sql.rules.types import FLOAT8, INT4, NUMERIC, ROUGH, Type, common, decimal, numeric
+from penstock.sql.rules.values.casts import cast, coerce
+from penstock.sql.rules.values.operators import arithmetic, double, power, square_root
+
+_SURE = 15
+_NUMERIC = ("sqrt", "exp", "ln")
+"""Functions that PostgreSQL has for numerics, too."""
 
 
 def _number(call: Call, place: int = 0) -> Typed:
@@ -28,7 +32,14 @@ def _abs(call: Call) -> Typed:
 def _sign(call: Call) -> Typed:
     call.expect(1)
     value = _number(call)
-    kind = FLOAT8 if value.type.floating or value.type.integer else numeric(1, 0, exact=False)
+    if value.type.floating:
+        # Neither NaN nor -0 has a sign to PostgreSQL.
+        sql = once(
+            Typed(double(value), FLOAT8),
+            lambda v: f"IF({v} = 0 OR isnan({v}), IF({v} IS NULL, NULL, 0D), sign({v}))",
+        )
+        return Typed(sql, FLOAT8)
+    kind = FLOAT8 if value.type.integer else numeric(1, 0)
     return Typed(f"CAST(sign({value.sql}) AS {kind.spark})", kind)
 
 
@@ -39,13 +50,17 @@ def _whole(call: Call) -> Typed:
     word = "floor" if call.name == "floor" else "ceil"
     if value.type.name == "numeric":
         return Typed(f"{word}({value.sql})", numeric(value.type.precision - value.type.scale + 1, 0))
-    # Spark gives bigints, in which a large double does not fit.
-    return Typed(
-        once(
-            Typed(double(value), FLOAT8), lambda v: f"IF(abs({v}) < 9e15D, CAST({word}({v}) AS DOUBLE), {v})"
-        ),
-        FLOAT8,
-    )
+    body = _floor if word == "floor" else _ceiling
+    return Typed(once(Typed(double(value), FLOAT8), body), FLOAT8)
+
+
+def _floor(v: str) -> str:
+    """Of a double. Spark's own gives a bigint, which has no large values and no -0."""
+    return f"IF(rint({v}) > {v}, rint({v}) - 1D, rint({v}))"
+
+
+def _ceiling(v: str) -> str:
+    return f"(-{_floor(f'(-{v})')})"
 
 
 @function("round")
@@ -55,6 +70,8 @@ def _round(call: Call) -> Typed:
     if len(call.args) == 1:
         if value.type.name == "numeric":
             return Typed(f"round({value.sql}, 0)", numeric(value.type.precision - value.type.scale + 1, 0))
+        if value.type == ROUGH:
+            return Typed(f"round({value.sql})", ROUGH)
         return Typed(f"rint({double(value)})", FLOAT8)
     return _digits(call, value, "round")
 
@@ -70,7 +87,7 @@ def _trunc(call: Call) -> Typed:
             )
         sql = once(
             Typed(double(value), FLOAT8),
-            lambda v: f"IF(abs({v}) < 9e15D, CAST(IF({v} < 0, ceil({v}), floor({v})) AS DOUBLE), {v})",
+            lambda v: f"IF({v} < 0, {_ceiling(v)}, {_floor(v)})",
         )
         return Typed(sql, FLOAT8)
     return _digits(call, value, "trunc")
@@ -80,6 +97,10 @@ def _digits(call: Call, value: Typed, word: str) -> Typed:
     """To a number of digits, which must be known: the type of the answer hangs on it."""
     places = call.args[1]
     digits = places.value if isinstance(places.value, int) else None
+    if value.type == ROUGH:
+        if digits is not None and digits > _SURE:
+            raise call.refuse(f"a value that is computed in double precision has {_SURE} digits")
+        value = cast(value, NUMERIC)
     if value.type.floating:
         raise call.refuse("a double has no digits to cut; cast it to numeric")
     if digits is None:
@@ -104,6 +125,9 @@ def _cut(sql: str, digits: int, kind: Type) -> str:
 @function("mod")
 def _mod(call: Call) -> Typed:
     call.expect(2)
+    if any(arg.type.number for arg in call.args):
+        # A literal takes the type of the other.
+        return arithmetic("%", call.args[0], call.args[1], call.node)
     return arithmetic("%", _number(call), _number(call, 1), call.node)
 
 
@@ -127,27 +151,50 @@ def _power(call: Call) -> Typed:
           "asinh", "acosh", "atanh", "degrees", "radians")  # fmt: skip
 def _double(call: Call) -> Typed:
     call.expect(1)
-    value = double(_number(call))
+    given = _number(call)
+    value = double(given)
+    kind = (
+        ROUGH if call.name in _NUMERIC and (given.type.name == "numeric" or given.type == ROUGH) else FLOAT8
+    )
     checks = {
-        "sqrt": ("{v} < 0", "cannot take square root of a negative number"),
         "ln": ("{v} <= 0", "cannot take logarithm of zero or a negative number"),
+        **dict.fromkeys(
+            ("sin", "cos", "tan", "cot"), ("abs({v}) = DOUBLE('Infinity')", "input is out of range")
+        ),
         "asin": ("abs({v}) > 1", "input is out of range"),
         "acos": ("abs({v}) > 1", "input is out of range"),
+        "acosh": ("{v} < 1", "input is out of range"),
+        "atanh": ("abs({v}) > 1", "input is out of range"),
     }
+    if call.name == "sqrt":
+        return Typed(square_root(value), kind)
     if call.name in checks:
         test, what = checks[call.name]
         sql = once(
             Typed(value, FLOAT8),
             lambda v: f"IF({test.format(v=v)}, CAST(raise_error('{what}') AS DOUBLE), {call.name}({v}))",
         )
-        return Typed(sql, FLOAT8)
-    return Typed(f"{call.name}({value})", FLOAT8)
+        return Typed(sql, kind)
+    return Typed(f"{call.name}({value})", kind)
 
 
 @function("atan2")
 def _atan2(call: Call) -> Typed:
     call.expect(2)
-    return Typed(f"atan2({double(_number(call))}, {double(_number(call, 1))})", FLOAT8)
+    y, x = (Typed(double(_number(call, place)), FLOAT8) for place in (0, 1))
+
+    def body(v: str, w: str) -> str:
+        # Spark takes -0 for 0, which turns the angle by half a circle.
+        turned = f"atan2(0D, IF({_minus_zero(w)}, -1D, {w}))"
+        return (
+            f"CASE WHEN {_minus_zero(v)} THEN -{turned} WHEN {v} = 0 THEN {turned} ELSE atan2({v}, {w}) END"
+        )
+
+    return Typed(once(y, lambda v: once(x, lambda w: body(v, w))), FLOAT8)
+
+
+def _minus_zero(value: str) -> str:
+    return f"CAST({value} AS STRING) = '-0.0'"
 
 
 @function("pi")
@@ -168,7 +215,7 @@ def _log(call: Call) -> Typed:
         test, inner = f"{a} <= 0", f"log10({a})"
     return Typed(
         f"IF({test}, CAST(raise_error('cannot take logarithm of this number') AS DOUBLE), {inner})",
-        FLOAT8,
+        ROUGH if len(call.args) == 2 or call.args[0].type.name == "numeric" else FLOAT8,
     )
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 
 from sqlglot import exp
 
-from penstock.dialect.spark import moments
-from penstock.dialect.spark.casts import cast, coerce, unify
-from penstock.dialect.spark.core import Context, Typed, once, refuse, rule
-from penstock.dialect.spark.decimals import divide, product
-from penstock.dialect.spark.literals import date
-from penstock.dialect.spark.texts import json_text, plain, to_text
-from penstock.dialect.spark.types import BOOL, FLOAT8, NUMERIC, TEXT, Type, common, decimal, numeric
+from penstock.sql.rules.core import Context, Typed, once, refuse, rule
+from penstock.sql.rules.time import intervals, moments
+from penstock.sql.rules.types import BOOL, FLOAT8, ROUGH, TEXT, Type, common, decimal, numeric
+from penstock.sql.rules.values.casts import cast, coerce, unify
+from penstock.sql.rules.values.decimals import divide, product
+from penstock.sql.rules.values.literals import date
+from penstock.sql.rules.values.texts import plain, to_text
 
 _SIGNS: dict[type[exp.Expr], str] = {
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%",
@@ -29,7 +30,12 @@ def _paren(context: Context, node: exp.Expr) -> Typed:
 @rule(exp.And, exp.Or)
 def _logic(context: Context, node: exp.Expr) -> Typed:
     word = "AND" if isinstance(node, exp.And) else "OR"
-    parts = [truth(context.expr(part)) for part in node.flatten()]
+    from penstock.sql.rules.values import lists
+
+    found: list[exp.Expr | str] = list(node.flatten())
+    if len(found) > lists.MANY:
+        found = lists.chained(context, node, list(node.flatten()))
+    parts = [part if isinstance(part, str) else truth(context.expr(part)) for part in found]
     return Typed(f"({f' {word} '.join(parts)})", BOOL)
 
 
@@ -106,7 +112,7 @@ def _negative(context: Context, node: exp.Expr) -> Typed:
             return Typed("(-2147483648)", Type("int4"), -value.value)
         return Typed(f"(-{value.sql})", value.type, -value.value)
     if value.type.name == "interval":
-        return moments.negative(value)
+        return intervals.negative(value)
     if value.type.name == "unknown":
         value = cast(value, FLOAT8)
     return Typed(f"(-{value.sql})", value.type)
@@ -119,7 +125,24 @@ def _power(context: Context, node: exp.Expr) -> Typed:
 
 def power(base: Typed, exponent: Typed) -> Typed:
     """As doubles, also where PostgreSQL has numerics."""
-    return Typed(f"power({double(base)}, {double(exponent)})", FLOAT8)
+    kinds = (base.type, exponent.type)
+    rough = any(kind.name == "numeric" or kind == ROUGH for kind in kinds) and FLOAT8 not in kinds
+    kind = ROUGH if rough else FLOAT8
+    a, b = Typed(double(base), FLOAT8), Typed(double(exponent), FLOAT8)
+    if isinstance(exponent.value, int) and exponent.value >= 0:
+        return Typed(f"power({a.sql}, {b.sql})", kind)
+    return Typed(once(a, lambda v: once(b, lambda w: _raised(v, w))), kind)
+
+
+def _raised(v: str, w: str) -> str:
+    """Spark has values where PostgreSQL has errors, and another one for powers of 1."""
+    zero = "CAST(raise_error('zero raised to a negative power is undefined') AS DOUBLE)"
+    root = "a negative number raised to a non-integer power yields a complex result"
+    return (
+        f"CASE WHEN {v} = 0 AND {w} < 0 THEN {zero} WHEN {v} = 1 AND {w} IS NOT NULL THEN 1D"
+        f" WHEN {v} < 0 AND {w} <> rint({w})"
+        f" THEN CAST(raise_error('{root}') AS DOUBLE) ELSE power({v}, {w}) END"
+    )
 
 
 @rule(exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor)
@@ -137,7 +160,9 @@ def _shift(context: Context, node: exp.Expr) -> Typed:
     if not left.type.integer or not right.type.integer:
         raise refuse("operators on bits are supported for integers", node)
     word = "shiftleft" if isinstance(node, exp.BitwiseLeftShift) else "shiftright"
-    return Typed(f"{word}({left.sql}, CAST({right.sql} AS INT))", left.type)
+    sql = f"{word}({left.sql}, CAST({right.sql} AS INT))"
+    # Spark widens the small ones; what does not fit is an error here, and cut in PostgreSQL.
+    return Typed(f"CAST({sql} AS SMALLINT)" if left.type.name == "int2" else sql, left.type)
 
 
 @rule(exp.BitwiseNot)
@@ -153,7 +178,7 @@ def _comparison(context: Context, node: exp.Expr) -> Typed:
     right = quantifier(node.args["expression"])
     sign = _SIGNS.get(type(node), "<=>")
     if isinstance(right, exp.Any | exp.All):
-        from penstock.dialect.spark.membership import quantified
+        from penstock.sql.rules.queries.membership import quantified
 
         return quantified(context, node.this, sign, right)
     rows = row(node.this), row(right)
@@ -200,15 +225,37 @@ def compare(sign: str, left: Typed, right: Typed, node: exp.Expr | None = None) 
     left, right = _midnight(left, right), _midnight(right, left)
     if left.type.name in ("json", "jsonb") or right.type.name in ("json", "jsonb"):
         raise refuse("json cannot be compared", node, hint="Compare what ->> gives.")
-    both, kind = unify([left, right])
+    if left.type.name == "numeric" or right.type.name == "numeric":
+        # A literal is compared with the digits that it has.
+        left, right = exact(left, right.type), exact(right, left.type)
+    both, kind = unify([left, right], compared=True)
+    if kind.name == "interval" and kind.unit == "parts":
+        return Typed(f"({intervals.size(both[0])} {sign} {intervals.size(both[1])})", BOOL)
     if kind.name == "bpchar":
         both = [Typed(plain(value), TEXT) for value in both]
+    if kind.name == "array" and kind.element is not None and kind.element.name in ("interval", "jsonb"):
+        raise refuse(
+            f"arrays of {kind.element.name} cannot be compared", node, hint="Compare their elements."
+        )
+    if kind.name == "array" and sign in ("<", "<=", ">", ">="):
+        both = [Typed(ranked(value), kind) for value in both]
     if kind.name == "numeric":
         # Spark compares decimals of different scales exactly by itself, while they fit into 38 digits.
         both = [left if left.type.number else both[0], right if right.type.number else both[1]]
         if wide := _wide(both[0].type, both[1].type):
             return Typed(_compare_wide(sign, both[0], both[1], wide), BOOL)
     return Typed(f"({both[0].sql} {sign} {both[1].sql})", BOOL)
+
+
+def exact(value: Typed, kind: Type) -> Typed:
+    """A literal beside a number of type ``kind`` as that number; else the value as it is."""
+    is_literal = value.type.name == "unknown" and isinstance(value.value, str)
+    return coerce(value, kind) if is_literal and kind.name == "numeric" else value
+
+
+def ranked(value: Typed) -> str:
+    """An array by which Spark sorts as PostgreSQL does: there a NULL is the largest element."""
+    return f"transform({value.sql}, x_r -> struct(x_r IS NULL AS a, x_r AS b))"
 
 
 def _wide(left: Type, right: Type) -> str:
@@ -230,7 +277,7 @@ def _compare_wide(sign: str, left: Typed, right: Typed, wide: str) -> str:
     def ordered(one: str, other: str) -> str:
         return f"{other} {sign} {one}" if swapped else f"{one} {sign} {other}"
 
-    def exact(one: str, other: str) -> str:
+    def told_exactly(one: str, other: str) -> str:
         cast = f"try_cast({one} AS {wide})"
         told = "" if sign == "<=>" else f" AND {other} IS NOT NULL"
         too_large = f"{cast} IS NULL AND {one} IS NOT NULL{told}"
@@ -238,9 +285,9 @@ def _compare_wide(sign: str, left: Typed, right: Typed, wide: str) -> str:
 
     if "SELECT " in short.sql + long.sql:
         # Not once: Spark has no subqueries inside a lambda.
-        found = exact(short.sql, long.sql)
+        found = told_exactly(short.sql, long.sql)
     else:
-        found = once(short, lambda one: once(long, lambda other: exact(one, other)))
+        found = once(short, lambda one: once(long, lambda other: told_exactly(one, other)))
     if sign == "=":
         # Also as Spark would compare them, by which it finds the keys of a join, and skips files.
         return f"({left.sql} = {right.sql} AND {found})"
@@ -264,7 +311,7 @@ def _concat(context: Context, node: exp.Expr) -> Typed:
     left, right = context.expr(node.this), context.expr(node.args["expression"])
     kinds = (left.type.name, right.type.name)
     if "array" in kinds:
-        from penstock.dialect.spark.arrays import joined
+        from penstock.sql.rules.values.arrays import joined
 
         return joined(left, right)
     if "jsonb" in kinds:
@@ -290,7 +337,7 @@ def _is(context: Context, node: exp.Expr) -> Typed:
         return Typed(f"({' AND '.join(parts)})", BOOL)
     value = context.expr(node.this)
     if isinstance(what, exp.Null):
-        return Typed(f"({json_text(value) if not value.sql else value.sql} IS {negate}NULL)", BOOL)
+        return Typed(f"({value.sql} IS {negate}NULL)", BOOL)
     if isinstance(what, exp.Boolean):
         return Typed(f"({truth(value)} IS {negate}{'TRUE' if what.this else 'FALSE'})", BOOL)
     raise refuse("this IS test is not supported", node)
@@ -309,6 +356,7 @@ def _between(context: Context, node: exp.Expr) -> Typed:
 
 @rule(exp.Case)
 def _case(context: Context, node: exp.Expr) -> Typed:
+    context = replace(context, rows=None)
     subject = context.expr(node.this) if node.this is not None else None
     branches = node.args["ifs"]
     default = node.args.get("default")
@@ -338,8 +386,17 @@ def _abs(context: Context, node: exp.Expr) -> Typed:
 
 @rule(exp.Sqrt, exp.Cbrt)
 def _roots(context: Context, node: exp.Expr) -> Typed:
-    word = "sqrt" if isinstance(node, exp.Sqrt) else "cbrt"
     value = context.expr(node.this)
-    if value.type == NUMERIC or value.type.number:
-        return Typed(f"{word}({double(value)})", FLOAT8)
-    raise refuse("roots are of numbers", node)
+    if value.type.name == "unknown":
+        value = cast(value, FLOAT8)
+    if not value.type.number:
+        raise refuse("roots are of numbers", node)
+    if isinstance(node, exp.Cbrt):
+        return Typed(f"cbrt({double(value)})", FLOAT8)
+    return Typed(square_root(double(value)), FLOAT8)
+
+
+def square_root(value: str) -> str:
+    """Of a double. Spark has NaN where PostgreSQL has an error."""
+    fault = "CAST(raise_error('cannot take square root of a negative number') AS DOUBLE)"
+    return once(Typed(value, FLOAT8), lambda v: f"IF({v} < 0, {fault}, sqrt({v}))")

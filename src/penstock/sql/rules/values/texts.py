@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.dialect.spark.core import Typed, once, refuse
+from penstock.sql.rules.core import Typed, once, refuse
 
 
 def plain(value: Typed) -> str:
@@ -20,27 +20,41 @@ def json_text(value: Typed) -> str:
 def to_text(value: Typed) -> str:
     """``value::text``."""
     kind = value.type
-    if kind.textual or kind.name == "uuid":
+    if kind.textual or kind.name in ("uuid", "time"):
         return plain(value)
     if kind.name == "unknown":
         return value.sql if isinstance(value.value, str) else f"CAST({value.sql} AS STRING)"
-    if kind.integer or kind.name in ("bool", "date", "timestamp") or (kind.name == "numeric" and kind.exact):
+    if kind.integer or kind.name == "bool" or (kind.name == "numeric" and kind.exact):
         return f"CAST({value.sql} AS STRING)"
-    if kind.floating:
+    if kind.name in ("date", "timestamp"):
+        return once(value, lambda v: _dated(v, f"CAST({v} AS STRING)"))
+    if kind.floating and kind.exact:
         return _float_text(value)
     if kind.name == "timestamptz":
         return once(
             value,
-            lambda v: f"concat(CAST({v} AS STRING), regexp_replace(date_format({v}, 'xxx'), ':00$', ''))",
+            lambda v: _dated(
+                v, f"concat(CAST({v} AS STRING), regexp_replace(date_format({v}, 'xxx'), ':00$', ''))"
+            ),
         )
     if kind.name == "bytea":
         return f"concat('\\\\x', lower(hex({value.sql})))"
     if kind.name in ("json", "jsonb"):
         return json_text(value)
-    if kind.name == "numeric":
+    if kind.number:
         raise refuse("how many digits PostgreSQL would write of this number is not known here",
                hint="Round it first: round(x, 2)::text.")  # fmt: skip
+    if kind.name == "interval":
+        from penstock.sql.rules.time import intervals
+
+        return intervals.text(value)
     raise refuse(f"the text of a value of type {kind.name} is not supported")
+
+
+def _dated(v: str, shown: str) -> str:
+    """Years of more or less than four digits are written in other ways by Spark."""
+    fault = "CAST(raise_error('years before 1 or after 9999 are not supported as text') AS STRING)"
+    return f"IF(year({v}) BETWEEN 1 AND 9999 OR {v} IS NULL, {shown}, {fault})"
 
 
 def shown(value: Typed) -> str:

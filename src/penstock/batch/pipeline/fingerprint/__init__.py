@@ -1,0 +1,3 @@
+"""Fingerprints of code: what decides whether a checkpoint may be used again."""
+
+from __future__ import annotations

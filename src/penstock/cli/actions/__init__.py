@@ -1,0 +1,3 @@
+"""What commands do, apart from reading their options."""
+
+from __future__ import annotations

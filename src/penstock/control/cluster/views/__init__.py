@@ -1,0 +1,3 @@
+"""A cluster as people see it."""
+
+from __future__ import annotations

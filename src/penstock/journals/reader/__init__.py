@@ -1,0 +1,3 @@
+"""Finding journals, reading them, and proving that they are whole."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Reading journals on from where they stand."""
+
+from __future__ import annotations

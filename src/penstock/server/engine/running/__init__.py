@@ -1,0 +1,3 @@
+"""Statements at work: who may run now, on which session, and what became of them."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Parameters that clients send, as Python values."""
+
+from __future__ import annotations

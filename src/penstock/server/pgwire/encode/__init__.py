@@ -1,0 +1,3 @@
+"""Arrow batches as PostgreSQL's fields and rows."""
+
+from __future__ import annotations

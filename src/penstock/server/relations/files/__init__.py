@@ -1,0 +1,3 @@
+"""Tables over files: formats, paths, patterns, columns."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""What the shadow's PostgreSQL knows of ours: twins of tables, views, roles."""
+
+from __future__ import annotations

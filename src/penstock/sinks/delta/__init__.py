@@ -1,0 +1,3 @@
+"""Delta Lake: executors write the data files, the driver commits them with the number of the batch."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Kafka topics as a source."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""A PostgreSQL table as a source."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""From text to words to trees, by PostgreSQL's rules."""
+
+from __future__ import annotations

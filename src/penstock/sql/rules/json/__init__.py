@@ -1,0 +1,3 @@
+"""Rules for json and jsonb."""
+
+from __future__ import annotations

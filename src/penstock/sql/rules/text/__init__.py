@@ -1,0 +1,3 @@
+"""Rules for texts: functions, patterns, quoting, formats."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Rules for dates, times and intervals."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""What people write a stream with."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""A stream as people see it."""
+
+from __future__ import annotations

@@ -1,0 +1,1 @@
+"""What each release wrote to disk and store, byte for byte: every later release has to read it."""

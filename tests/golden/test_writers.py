@@ -1,0 +1,110 @@
+"""Every module that makes JSON or Arrow files is known: what it writes has golden files, or does not last."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import penstock.errors
+from tests.golden.formats import GOLDEN
+
+ROOT = Path(penstock.errors.__file__).parent
+WRITES = re.compile(r"\b(?:(?:json|pickle|cloudpickle)\.(?:dumps?|JSONEncoder)|pa\.ipc\.new_\w+)\(")
+
+# By module, what of the golden files it writes.
+LASTING = {
+    "control/catalog/codec.py": ["catalog/head.json"],
+    "certs/records.py": ["certs/issued.json"],
+    "control/claims/codec.py": ["claims/shard.txt"],
+    "control/claims/geometry.py": ["claims/board.json"],
+    "control/cluster/documents/codec.py": [
+        "cluster/control.json",
+        "cluster/decision.json",
+        "cluster/ack.json",
+    ],
+    "server/access/tokens.py": ["gateway/bearer-token.txt"],
+    "server/access/users.py": ["gateway/user.json"],
+    "server/roles/worker_records.py": ["gateway/worker.json"],
+    "server/relations/spec.py": ["catalog/table.sql", "catalog/view.sql"],
+    "batch/inputs/index.py": ["inputs/index.arrow"],
+    "batch/inputs/model.py": ["inputs/files.json", "inputs/digests.txt"],
+    "batch/inputs/registry.py": ["inputs/document.json"],
+    "batch/inputs/replaced.py": ["inputs/document.json"],
+    "journals/format/documents.py": ["journals/document.jsonl", "journals/ack.jsonl"],
+    "batch/pipeline/resources.py": ["pipeline/fingerprint.json"],
+    "batch/runs/dropping.py": ["runs/dropped.json"],
+    "batch/runs/manifests.py": ["runs/checkpoint.json", "runs/output.json"],
+    "batch/runs/runs.py": ["runs/run.json"],
+    "journals/shuffle/queues/run_files.py": ["streams/run.arrow"],
+    "sources/journals.py": ["streams/definition.json"],
+    "sources/state.py": ["sources/state.txt"],
+    "store/objects/sessions.py": ["stores/object-session.json"],
+    "store/objects/versions.py": ["stores/object.json"],
+    "streams/outputs/claims.py": ["streams/output-claim.json"],
+    "streams/log/readers.py": ["streams/position.json", "streams/hold.json"],
+    "streams/ingest/intake.py": ["streams/rows.arrow"],
+    "streams/model.py": ["streams/states.json", "streams/brought.json", "streams/standing.json"],
+    "streams/log/source_options.py": ["streams/options.json"],
+    "streams/place.py": ["streams/place.json"],
+    "streams/registry.py": ["streams/record.json"],
+    "streams/ingest/part_lists.py": ["streams/finished.json"],
+    "streams/log/segments.py": ["streams/log.json"],
+    "streams/ingest/journal_shuffle.py": ["sources/journal.txt"],
+    "sinks/parquet/document.py": ["sinks/table.json"],
+    "sinks/parquet/manifests.py": ["sinks/manifest.json"],
+    "streams/supervisors.py": ["streams/supervisor.json"],
+}
+# What is said to another process or to a person, lasts no longer than a process, or has a format of others.
+PASSING = {
+    "workers/children.py",
+    "control/claims/model.py",
+    "cli/commands/certs.py",
+    "cli/commands/instance.py",
+    "cli/commands/serve.py",
+    "cli/actions/joining.py",
+    "cli/output.py",
+    "cli/watching.py",
+    "control/cluster/peer.py",
+    "sql/rules/json/text.py",
+    "server/engine/planning/explaining.py",
+    "server/engine/planning/inlining.py",
+    "server/engine/results/spool.py",
+    "server/flight/faults.py",
+    "server/flight/identity.py",
+    "server/pgwire/encode/text.py",
+    "server/roles/worker_admission.py",
+    "server/roles/worker.py",
+    "server/shadow/catalog/session_tables.py",
+    "server/system/clusters.py",
+    "server/http/encoding.py",
+    "server/http/parameters.py",
+    "server/http/queries.py",
+    "batch/inputs/counting.py",
+    "batch/inputs/materialise.py",
+    "batch/runs/output.py",
+    "sources/conformance.py",
+    "spark/faults.py",
+    "spark/files.py",
+    "spark/session.py",
+    "streams/ingest/task_results.py",
+    "streams/log/spark_source.py",
+    "sinks/conformance.py",
+    "sinks/delta/files.py",
+    "sinks/delta/stats.py",
+    "sinks/delta/table.py",
+}
+
+
+def writes(path: Path) -> bool:
+    return WRITES.search(path.read_text()) is not None
+
+
+def test_every_writer_is_known() -> None:
+    """A module that is new, or was moved, gets its line above; if what it writes lasts, with golden files."""
+    found = {path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py") if writes(path)}
+    assert found == LASTING.keys() | PASSING
+
+
+def test_what_lasts_has_golden_files() -> None:
+    assert not LASTING.keys() & PASSING
+    assert {path for each in LASTING.values() for path in each} <= {golden.path for golden in GOLDEN}

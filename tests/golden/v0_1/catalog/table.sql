@@ -1,0 +1,2 @@
+/* penstock {"table":["/data/it's/\u002a.csv","csv",{"header":"true"},"id bigint"],"seen":["0123abcd"]} */
+CREATE TABLE `public`.`tra``des` (id bigint) USING csv OPTIONS ('header' = 'true') LOCATION '/data/it\'s/*.csv'
