@@ -19,9 +19,16 @@ for i in range(3):
 """
 
 
-def start(points: str) -> subprocess.Popen[str]:
+def start(points: str, program: str = PROGRAM) -> subprocess.Popen[str]:
     environ = {**os.environ, VARIABLE: points}
-    return subprocess.Popen([sys.executable, "-c", PROGRAM], env=environ, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen([sys.executable, "-c", program], env=environ, stdout=subprocess.PIPE, text=True)
+
+
+def wait_for_stop(process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 30
+    while os.waitpid(process.pid, os.WUNTRACED | os.WNOHANG) == (0, 0):
+        assert time.monotonic() < deadline, "it never stopped"
+        time.sleep(0.01)
 
 
 def run(points: str) -> tuple[int, str]:
@@ -49,13 +56,44 @@ def test_exit_at_the_first_reach() -> None:
 
 def test_a_stopped_process_goes_on_when_it_is_woken() -> None:
     with start("ack.before=stop@3") as process:
-        deadline = time.monotonic() + 30
-        while os.waitpid(process.pid, os.WUNTRACED | os.WNOHANG) == (0, 0):
-            assert time.monotonic() < deadline, "it never stopped"
-            time.sleep(0.01)
+        wait_for_stop(process)
         process.send_signal(signal.SIGCONT)
         out, _ = process.communicate(timeout=30)
     assert out == "0\n1\n2\n"
+
+
+WRITER = """
+import threading
+from penstock.core.failpoints import reach, unstopped
+inside, go_on = threading.Event(), threading.Event()
+def write():
+    with unstopped():
+        inside.set()
+        go_on.wait()
+        reach("other")
+        print("written", flush=True)
+writer = threading.Thread(target=write)
+writer.start()
+inside.wait()
+threading.Timer(0.2, go_on.set).start()
+reach("ack.before")
+print("woken", flush=True)
+"""
+
+
+def test_a_stop_waits_for_what_holds_a_lock_of_the_store() -> None:
+    with start("ack.before=stop", WRITER) as process:
+        wait_for_stop(process)
+        assert process.stdout is not None and process.stdout.readline() == "written\n"
+        process.send_signal(signal.SIGCONT)
+        assert process.communicate(timeout=30)[0] == "woken\n"
+
+
+def test_a_point_under_that_lock_stops_there_all_the_same() -> None:
+    with start("other=stop", WRITER) as process:
+        wait_for_stop(process)
+        process.send_signal(signal.SIGCONT)
+        assert sorted(process.communicate(timeout=30)[0].split()) == ["woken", "written"]
 
 
 def test_parse() -> None:

@@ -23,10 +23,17 @@ EXIT_CODE = 86
 
 ACTIONS: dict[str, Callable[[], None]] = {
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
-    # Sent to the thread itself: one that is sent to the process may let this thread run on a little.
-    "stop": lambda: signal.pthread_kill(threading.get_ident(), signal.SIGSTOP),
+    "stop": lambda: _stop(),
     "exit": lambda: os._exit(EXIT_CODE),
 }
+
+_unstopped = threading.RLock()
+
+
+def _stop() -> None:
+    with _unstopped:
+        # Sent to the thread itself: one that is sent to the process may let this thread run on a little.
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +72,20 @@ def reach(name: str) -> None:
     """Say that the process is at the point ``name``; does nothing unless the environment names it."""
     if _points is not None and name in _points:
         _points[name].reach()
+
+
+@contextmanager
+def unstopped() -> Iterator[None]:
+    """In the block, the action ``stop`` of another thread waits: for locks that other processes wait for.
+
+    A signal stops all threads. If one of them held the lock of the store by chance, a test would show that the
+    store is blocked, and not what it is about. A point inside the block stops the process as anywhere else.
+    """
+    if _points is None:
+        yield
+        return
+    with _unstopped:
+        yield
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from penstock.core import failpoints
 from penstock.errors import StoreUnavailable
 
 
@@ -55,11 +56,12 @@ class FileLock:
         if not self._threads.acquire(timeout=patience):
             raise self._given_up(patience)
         try:
-            self._acquire(patience)
-            try:
-                yield
-            finally:
-                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            with failpoints.unstopped():
+                self._acquire(patience)
+                try:
+                    yield
+                finally:
+                    fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         finally:
             self._threads.release()
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -52,12 +54,13 @@ def engine(spark: SparkSession, tables: FileTables, tmp_path: Path) -> Iterator[
 
 
 def size(folder: Path) -> int:
+    """The bytes of all results, which may be deleted meanwhile."""
     total = 0
-    for path in folder.rglob("*.arrow"):
-        try:
-            total += path.stat().st_size
-        except FileNotFoundError:
-            continue
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            if name.endswith(".arrow"):
+                with suppress(FileNotFoundError):
+                    total += Path(parent, name).stat().st_size
     return total
 
 
