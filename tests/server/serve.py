@@ -15,7 +15,18 @@ from typing import Any
 
 import psycopg
 
+from penstock.config import cache_directory
+from penstock.store.filelock import FileLock
+
 _PATIENCE = 180.0
+
+
+def _link_what_lasts(cache: Path) -> None:
+    """Servers have caches of their own, but the class archive that halves Spark's start is the machine's."""
+    cache.mkdir(parents=True, exist_ok=True)
+    for name in ("cds", "java"):
+        if (lasting := cache_directory() / name).is_dir() and not (cache / name).exists():
+            (cache / name).symlink_to(lasting)
 
 
 class Serve:
@@ -25,6 +36,7 @@ class Serve:
         self, folder: Path, *options: str, cache: Path | None = None, environ: Mapping[str, str] | None = None
     ) -> None:
         self.cache = cache or folder / "cache"
+        _link_what_lasts(self.cache)
         self.told: list[dict[str, Any]] = []
         self.log = folder / f"serve-{len(list(folder.glob('serve-*.log')))}.log"
         environment = {**os.environ, "PENSTOCK_CACHE": str(self.cache), **(environ or {})}
@@ -48,13 +60,18 @@ class Serve:
 
     @property
     def ports(self) -> Mapping[str, int]:
-        wait_until(lambda: any("ports" in each for each in self.told), self.why)
+        self._wait(lambda: any("ports" in each for each in self.told))
         found: Mapping[str, int] = next(each["ports"] for each in self.told if "ports" in each)
         return found
 
     def wait_for(self, text: str, after: int = 0) -> None:
         """Until it tells something with ``text`` in it."""
-        wait_until(lambda: any(text in each["text"] for each in self.told[after:]), self.why)
+        self._wait(lambda: any(text in each["text"] for each in self.told[after:]))
+
+    def _wait(self, told: Callable[[], bool]) -> None:
+        """A process that has ended tells nothing more."""
+        wait_until(lambda: told() or not self._reader.is_alive(), self.why)
+        assert told(), self.why()
 
     def why(self) -> str:
         code = self.process.poll()
@@ -68,6 +85,13 @@ class Serve:
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(30)
+
+    def pause(self, store: Path) -> None:
+        """Stop it, but not in the middle of a write to the store, which would block everybody."""
+        lock = FileLock(store.with_name(f"{store.name}.lock"), timeout=30)
+        with lock.held():
+            self.process.send_signal(signal.SIGSTOP)
+        lock.close()
 
     def stop(self) -> int:
         if self.process.poll() is None:

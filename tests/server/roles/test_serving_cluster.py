@@ -187,7 +187,7 @@ def _a_leader_that_slept_stands_by(folder: Path, started: list[Serve], second: S
     third.wait_for("standing by; leader")
     with second.connect() as sleeper:
         told = len(second.told)
-        second.process.send_signal(signal.SIGSTOP)
+        second.pause(folder / ".penstock" / "store.db")
         try:
             third.wait_for("leading with token 3")
         finally:
