@@ -6,12 +6,13 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test lint bench cds lock proto clean
+.PHONY: help demo check test soak lint bench cds lock proto clean
 
 help:
 	@echo 'make demo    see a pipeline survive kill -9'
 	@echo 'make check   linters, type checker and the quick tests: before each commit'
-	@echo 'make test    linters, type checker, all tests'
+	@echo 'make test    linters, type checker, tests: what CI runs'
+	@echo 'make soak    the long storms: before a release, or when what they are about has changed'
 	@echo 'make lint    linters and type checker only'
 	@echo 'make bench   measure against plain PySpark, PostgreSQL, bytewax and PyFlink'
 	@echo 'make cds     make the class archive that lets Spark start faster'
@@ -31,6 +32,9 @@ check: lint
 
 test: lint
 	$(BIN)/python -m pytest -n 2
+
+soak: $(STAMP)
+	$(BIN)/python -m pytest -n 2 -m soak
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 import types
+import weakref
 from collections.abc import Iterator
 
 from penstock.batch.pipeline.resources import value_digest
@@ -18,6 +19,7 @@ _DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _LEFT_OUT = {"ctx", "kind", "type_comment", "type_ignores", "type_params"}
 # Python 3.11 counts the depth of all trees that are being built together (python/cpython#106905).
 _ONE_AT_A_TIME = threading.Lock()
+_TREES: weakref.WeakKeyDictionary[types.FunctionType | type, ast.AST | None] = weakref.WeakKeyDictionary()
 
 
 def syntax(thing: types.FunctionType | type) -> str:
@@ -98,6 +100,17 @@ def _dumped(value: object, in_text: bool = False) -> Iterator[str]:
 
 
 def _tree(thing: types.FunctionType | type) -> ast.AST | None:
+    """Read once: a digest asks several times, and classes of ours are reached from every transform."""
+    try:
+        if thing not in _TREES:
+            _TREES[thing] = _read_tree(thing)
+        return _TREES[thing]
+    except TypeError:
+        # A metaclass that compares its classes in its own way.
+        return _read_tree(thing)
+
+
+def _read_tree(thing: types.FunctionType | type) -> ast.AST | None:
     code = getattr(thing, "__code__", None)
     try:
         with _ONE_AT_A_TIME:
