@@ -113,17 +113,22 @@ def test_bytes_are_those_of_the_standard_library(encoder: json.JSONEncoder, opti
         ({**BODY, "inner": {"name": 3}}, r"at `\$.inner.name`"),
         ({**BODY, "inner": {"name": "a", "size": -1}}, "-1 is no size"),
         ({**BODY, "inner": {"size": 1}}, "missing required field `name`"),
+        ({**BODY, "inner": {"name": "a"}}, "it lacks size"),
+        ({**BODY, "by_name": {"x": {"name": "a"}}}, "it lacks size"),
         ({**BODY, "pairs": [[]]}, "length 1 to 2"),
         ({**BODY, "pairs": [[1, "x", 2]]}, "length 1 to 2"),
         ({**BODY, "pairs": [["x"]]}, "Expected `int`"),
         ({**BODY, "some": {}}, "Expected `array`"),
-        (without("id"), "it lacks id"),
+        (without("id"), "missing required field `id`"),
         (without("some"), "it lacks some"),
         ({**BODY, "more": 1}, "more is not known"),
-        ({**BODY, "inner": {"name": "a", "more": 1}}, "more is not known"),
-        ({**BODY, "maybe": {"name": "a", "more": 1}}, "more is not known"),
-        ({**BODY, "some": [{"name": "a"}, {"name": "a", "more": 1}]}, "more is not known"),
-        ({**BODY, "by_name": {"x": {"name": "a", "more": 1}}}, "more is not known"),
+        ({**BODY, "inner": {"name": "a", "size": 0, "more": 1}}, "more is not known"),
+        ({**BODY, "maybe": {"name": "a", "size": 0, "more": 1}}, "more is not known"),
+        (
+            {**BODY, "some": [{"name": "a", "size": 0}, {"name": "a", "size": 0, "more": 1}]},
+            "more is not known",
+        ),
+        ({**BODY, "by_name": {"x": {"name": "a", "size": 0, "more": 1}}}, "more is not known"),
         (without("format"), "its format is None"),
         ({**BODY, "format": True}, "its format is True"),
         ({**BODY, "format": "1"}, "its format is '1'"),
@@ -171,7 +176,7 @@ def test_a_later_field_may_be_missing() -> None:
     grown = DocumentFormat(Inner, "an example", later={"size": 5})
     assert grown.decode("k", b'{"format":1,"name":"a"}') == Inner("a", 5)
     assert grown.decode("k", b'{"format":1,"name":"a","size":6}') == Inner("a", 6)
-    with pytest.raises(CorruptFile, match="lacks name"):
+    with pytest.raises(CorruptFile, match="missing required field `name`"):
         grown.decode("k", b'{"format":1,"size":5}')
 
 
@@ -201,11 +206,13 @@ class Sparse:
 
 
 def test_what_has_no_value_is_left_out_where_that_is_said() -> None:
-    sparse = DocumentFormat(Sparse, "an example", omits=True)
+    sparse = DocumentFormat(Sparse, "an example", omits=("count", "names"))
     assert sparse.encode(Sparse()) == b'{"format":1,"flag":false}'
-    assert sparse.decode("k", b'{"format":1}') == Sparse()
+    assert sparse.decode("k", b'{"format":1,"flag":true}') == Sparse(flag=True)
+    with pytest.raises(CorruptFile, match="lacks flag"):
+        sparse.decode("k", b'{"format":1}')
     with pytest.raises(CorruptFile, match="more is not known"):
-        sparse.decode("k", b'{"format":1,"more":1}')
+        sparse.decode("k", b'{"format":1,"flag":true,"more":1}')
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from penstock.batch.inputs.index import Index, read_index, write_index
 from penstock.batch.inputs.model import Input, InputFile, Options, identity_of, schema_digest
 from penstock.batch.inputs.model import digest_of as digest_of_rows
 from penstock.batch.inputs.replaced import outlived
-from penstock.batch.runs import dropping, runs
+from penstock.batch.runs import dropping, manifests, runs
 from penstock.batch.runs.manifests import (
     CheckpointManifest,
     Fingerprint,
@@ -247,7 +247,7 @@ def _text() -> bytes:
 
 def _note() -> bytes:
     store = MemoryStore()
-    store.cas("runs/nightly/run", 0, runs._encode(RUN))
+    store.cas("runs/nightly/run", 0, runs.RUN.encode(RUN))
     dropping._forget(store, RUN)
     return only(store, "runs/nightly~1a2b3c4d/dropped")
 
@@ -296,7 +296,7 @@ GOLDEN = [
         "runs/run.json",
         RUN,
         lambda data: runs.load(stored("runs/nightly/run", data), "nightly"),
-        lambda: runs._encode(RUN),
+        lambda: runs.RUN.encode(RUN),
         newer=numbered("format"),
     ),
     Golden(
@@ -309,16 +309,16 @@ GOLDEN = [
     Golden(
         "runs/checkpoint.json",
         CHECKPOINT,
-        CheckpointManifest.decode,
-        CHECKPOINT.encode,
+        lambda data: manifests.CHECKPOINT.decode("k", data),
+        lambda: manifests.CHECKPOINT.encode(CHECKPOINT),
         newer=numbered("format"),
         plain=with_schemas("schema"),
     ),
     Golden(
         "runs/output.json",
         OUTPUT,
-        OutputManifest.decode,
-        OUTPUT.encode,
+        lambda data: manifests.OUTPUT.decode("k", data),
+        lambda: manifests.OUTPUT.encode(OUTPUT),
         newer=numbered("format"),
         plain=with_schemas("schema"),
     ),

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -39,6 +39,7 @@ from typing import (
     Any,
     Generic,
     NamedTuple,
+    Protocol,
     TypeVar,
     Union,
     get_args,
@@ -47,7 +48,7 @@ from typing import (
 )
 from uuid import UUID
 
-from penstock.errors import CorruptFile, UsageError
+from penstock.errors import CorruptFile, TerminalError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,6 +71,8 @@ _WRONG = (ValueError, LookupError, TypeError, AttributeError, RecursionError, Us
 # msgspec would make text of them, which nobody makes bytes of again. JSON refuses them.
 _REFUSED = (bytes, bytearray, datetime, date, time, timedelta, Decimal, UUID)
 
+_EMPTY: tuple[Any, ...] = ({}, [], ())
+
 Members = dict[str, Any]
 """The members of a JSON object."""
 
@@ -86,8 +89,9 @@ class DocumentFormat(Generic[T]):
     """One kind of document: the dataclass ``kind``, called ``what`` in messages.
 
     ``member`` is the one that has the number of the format, and ``text`` says how JSON is spelled.
-    ``left`` and ``hint`` belong to the error for a document that cannot be read. With ``omits``, fields that
-    are None or an empty object are not written, and what is not there has its default.
+    ``left`` and ``hint`` belong to the error for a document that cannot be read, and ``refusal`` is the error
+    for a number that is not known. Fields that ``omits`` names
+    are not written if they are None or empty, and have their default if they are not there.
 
     ``pack`` and ``unpack`` are for documents that look otherwise than the dataclass. ``pack`` is given the
     members that it has in JSON and returns those that are written; ``unpack`` does the inverse.
@@ -100,25 +104,27 @@ class DocumentFormat(Generic[T]):
     text: json.JSONEncoder = COMPACT
     later: Mapping[str, object] = field(default_factory=dict)
     older: Older[T] | None = None
-    omits: bool = False
+    omits: Collection[str] = ()
     ignores_unknown: bool = False
+    number_last: bool = False
     pack: Callable[[Members], Members] | None = None
     unpack: Callable[[Members], Members] | None = None
     left: str = "it was not changed"
     hint: str = "restore it from a backup"
+    refusal: type[TerminalError] = UsageError
 
     def encode(self, value: T) -> bytes:
-        """The document as bytes: JSON, the number of the format first."""
-        return self.text.encode({self.member: self.number, **self.members(value)}).encode()
+        return self.text.encode(self.members(value)).encode()
 
     def members(self, value: T) -> Members:
-        """The value as JSON knows it, without the number of the format."""
-        import msgspec
-
-        found: Members = msgspec.to_builtins(value, enc_hook=_written, builtin_types=_REFUSED)
-        if self.omits:
-            found = {name: each for name, each in found.items() if each not in (None, {})}
-        return found if self.pack is None else self.pack(found)
+        """What is written, as JSON knows it; the number of the format stands first (or last)."""
+        found: Members = plain(value)
+        for name in self.omits:
+            if found[name] is None or found[name] in _EMPTY:
+                del found[name]
+        found = found if self.pack is None else self.pack(found)
+        number = {self.member: self.number}
+        return {**found, **number} if self.number_last else {**number, **found}
 
     def decode(self, where: str, data: bytes | str) -> T:
         """The value of a document that was found at ``where``."""
@@ -152,7 +158,7 @@ class DocumentFormat(Generic[T]):
         if self.older is not None and written < self.number:
             upgrade, reader = self.older.upgrade, self.older.document.reader(where, written)
             return lambda found: upgrade(reader(found))
-        raise UsageError(
+        raise self.refusal(
             f"{where}, {self.what}, has {self.member} {written}, "
             f"and this version of Penstock knows {self.member} {self.number}",
             left=self.left,
@@ -160,22 +166,37 @@ class DocumentFormat(Generic[T]):
         )
 
     def _converted(self, body: Members) -> T:
-        import msgspec
-
-        kind: Any = self.kind
         found = {**self.later, **body}
         found.pop(self.member, None)
         found = found if self.unpack is None else self.unpack(found)
-        if not self.omits and (lacking := [name for name in _names(kind) if name not in found]):
-            raise ValueError(f"it lacks {', '.join(lacking)}")
-        value: T = msgspec.convert(found, kind, dec_hook=_read)
-        if not self.ignores_unknown and (check := _check(kind)) is not None:
-            check(found)
-        return value
+        return typed(self.kind, found, omits=self.omits, ignores_unknown=self.ignores_unknown)
 
     def _unreadable(self, where: str, error: Exception) -> CorruptFile:
         why = str(error) or type(error).__name__
         return CorruptFile(f"{where}, {self.what}, cannot be read: {why}", left=self.left, hint=self.hint)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON knows it. For what lasts, use a `DocumentFormat`."""
+    import msgspec
+
+    return msgspec.to_builtins(value, enc_hook=_written, builtin_types=_REFUSED)
+
+
+def typed(kind: type[T], found: Any, *, omits: Collection[str] = (), ignores_unknown: bool = False) -> T:
+    """The inverse of `plain`, where no field may be missing but ``omits``; a `ValueError` for all else."""
+    import msgspec
+
+    any_kind: Any = kind
+    value: T = msgspec.convert(found, any_kind, dec_hook=_read)
+    if (check := _check(any_kind)) is not None:
+        check(found, ignores_unknown, omits)
+    return value
+
+
+def renamed(before: str, after: str) -> Callable[[Members], Members]:
+    """For ``pack`` and ``unpack``: one member has another name."""
+    return lambda found: {after if name == before else name: each for name, each in found.items()}
 
 
 def schema_to_text(schema: pa.Schema) -> str:
@@ -209,44 +230,51 @@ def _read(kind: Any, found: Any) -> Any:
     raise ValueError(f"{found!r} is no {kind.__name__}")
 
 
-@cache
-def _names(kind: Any) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(kind))
+class _Check(Protocol):
+    """Raises `ValueError` for members that are missing or not known, at any depth.
 
-
-@cache
-def _check(kind: Any) -> Callable[[Any], None] | None:
-    """What raises `ValueError` for members that ``kind`` does not know, at any depth.
-
-    msgspec would pass over them. None where there is no place for any.
+    msgspec takes the default for the one, and passes over the other.
     """
+
+    def __call__(self, found: Any, ignores_unknown: bool, omits: Collection[str] = (), /) -> None: ...
+
+
+@cache
+def _check(kind: Any) -> _Check | None:
+    """The check of a type; None where there is no object in it."""
     if is_dataclass(kind):
         return _check_object(kind)
-    arguments = get_args(kind)
-    inner = next((check for each in arguments if (check := _check(each)) is not None), None)
+    inner = next((check for each in get_args(kind) if (check := _check(each)) is not None), None)
     if inner is None:
         return None
-    if get_origin(kind) in (Union, UnionType):
-        return lambda found: inner(found) if found is not None else None
-    if issubclass(get_origin(kind), Mapping):
-        return lambda found: _all(inner, found.values())
-    return lambda found: _all(inner, found)
+    origin = get_origin(kind)
+    if origin in (Union, UnionType):
+        return _check_each(inner, lambda found: () if found is None else (found,))
+    return _check_each(inner, dict.values if issubclass(origin, Mapping) else iter)
 
 
-def _check_object(kind: Any) -> Callable[[Any], None]:
-    known, hints = frozenset(_names(kind)), get_type_hints(kind)
-    inner = {name: each for name in known if (each := _check(hints[name])) is not None}
+def _check_object(kind: Any) -> _Check:
+    hints = get_type_hints(kind)
+    names = [each.name for each in fields(kind)]
+    inner = {name: each for name in names if (each := _check(hints[name])) is not None}
+    known = frozenset(names)
 
-    def check(found: Members) -> None:
-        if not found.keys() <= known:
-            raise ValueError(f"{', '.join(sorted(found.keys() - known))} is not known to this version")
+    def check(found: Any, ignores_unknown: bool, omits: Collection[str] = (), /) -> None:
+        if found.keys() != known:
+            if lacking := [name for name in names if name not in found and name not in omits]:
+                raise ValueError(f"it lacks {', '.join(lacking)}")
+            if not ignores_unknown and (unknown := found.keys() - known):
+                raise ValueError(f"{', '.join(sorted(unknown))} is not known to this version")
         for name, each in inner.items():
             if name in found:
-                each(found[name])
+                each(found[name], ignores_unknown)
 
     return check
 
 
-def _all(check: Callable[[Any], None], found: Iterable[Any]) -> None:
-    for each in found:
-        check(each)
+def _check_each(inner: _Check, parts: Callable[[Any], Iterable[Any]]) -> _Check:
+    def check(found: Any, ignores_unknown: bool, _: Collection[str] = (), /) -> None:
+        for each in parts(found):
+            inner(each, ignores_unknown)
+
+    return check

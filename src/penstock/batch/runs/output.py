@@ -65,7 +65,7 @@ class Output:
         """One for each completed partition, in row order."""
         for view in self._board.partitions(states={PartitionState.COMPLETED}):
             path = layout.output_manifest(self.run.key, view.range, view.token, view.digest)
-            yield OutputManifest.decode(manifests.fetch(self._storage, path, view.digest))
+            yield manifests.fetch(self._storage, path, view.digest, manifests.OUTPUT)
 
     def files(self, table: str) -> list[FileRecord]:
         """The published files of a table, in row order."""
