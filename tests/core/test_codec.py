@@ -156,7 +156,13 @@ def test_every_truncated_document_is_refused() -> None:
             OUTER.decode("a/key", data[:end])
 
 
-@pytest.mark.parametrize("number", [0, 2, 99])
+@pytest.mark.parametrize("number", [0, -1])
+def test_a_number_that_never_was_is_no_matter_of_an_upgrade(number: int) -> None:
+    with pytest.raises(CorruptFile, match=f"its format is {number}, which never was"):
+        OUTER.decode("a/key", data_of({**BODY, "format": number}))
+
+
+@pytest.mark.parametrize("number", [2, 99])
 def test_another_format_is_not_read(number: int) -> None:
     """Whatever else is in it: a later version may have changed everything."""
     with pytest.raises(
@@ -191,7 +197,7 @@ def test_the_format_before_is_read() -> None:
     assert third.decode("k", first.encode(Inner("a"))) == Inner("a")
     with pytest.raises(UsageError, match="knows format 2"):
         second.decode("k", third.encode(Inner("a")))
-    with pytest.raises(UsageError):
+    with pytest.raises(CorruptFile):
         third.decode("k", b'{"format":0}')
 
 

@@ -288,7 +288,7 @@ GOLDEN = [
         "claims/board.json",
         (Geometry(1_000, 100), 5),
         lambda data: board.read_board(stored("runs/nightly~1a2b3c4d/board", data), "nightly~1a2b3c4d"),
-        lambda: board._encode_board(Geometry(1_000, 100), 5),
+        lambda: board.BOARD.encode(board.BoardDocument(1_000, 100, 5)),
         newer=numbered("format"),
     ),
     Golden("claims/done.bin", [0, 3, 8], _bits, _marked),

@@ -158,6 +158,8 @@ class DocumentFormat(Generic[T]):
         if self.older is not None and written < self.number:
             upgrade, reader = self.older.upgrade, self.older.document.reader(where, written)
             return lambda found: upgrade(reader(found))
+        if written < self.number:
+            raise self._unreadable(where, ValueError(f"its {self.member} is {written}, which never was"))
         raise self.refusal(
             f"{where}, {self.what}, has {self.member} {written}, "
             f"and this version of Penstock knows {self.member} {self.number}",
@@ -192,6 +194,17 @@ def typed(kind: type[T], found: Any, *, omits: Collection[str] = (), ignores_unk
     if (check := _check(any_kind)) is not None:
         check(found, ignores_unknown, omits)
     return value
+
+
+def to_rows(found: Iterable[Members]) -> list[Any]:
+    """For ``pack``: objects as lists of their values, without the names."""
+    return [list(each.values()) for each in found]
+
+
+def from_rows(kind: type, rows: Iterable[Iterable[Any]]) -> list[Any]:
+    """For ``unpack``: the inverse of `to_rows`, for objects of a dataclass."""
+    names = [each.name for each in fields(kind)]
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def renamed(before: str, after: str) -> Callable[[Members], Members]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 
 from penstock.control.cluster.rules.model import BarrierAck, Control, Decision, Member, Seat, Snapshot
-from penstock.core.codec import DocumentFormat, Members, Older
+from penstock.core.codec import DocumentFormat, Members, Older, from_rows, to_rows
 
 _HINT = "restore the store from a backup, or choose another cluster.name to start anew"
-_SEAT = tuple(each.name for each in fields(Seat))
 _Seats = Callable[[list[Any]], list[Any]]
 
 
@@ -62,7 +62,7 @@ def _numbered(found: Members) -> Members:
 
 
 def _resolved(found: Members) -> Members:
-    seats = _named(found.pop("seats"))
+    seats = from_rows(Seat, found.pop("seats"))
     return _with_seats(found, lambda numbers: [seats[number] for number in numbers])
 
 
@@ -83,14 +83,6 @@ def _scope(found: Members, change: _Seats) -> Members:
     return {**found, "open": barrier, "drained": drained if drained is None else change(drained)}
 
 
-def _listed(seats: list[Any]) -> list[Any]:
-    return [list(seat.values()) for seat in seats]
-
-
-def _named(seats: list[Any]) -> list[Any]:
-    return [dict(zip(_SEAT, seat, strict=True)) for seat in seats]
-
-
 def _without_body(found: Members) -> Members:
     small = {name: each for name, each in found["decision"].items() if name not in _NOTHING}
     return {**small, "pages": found["pages"]}
@@ -104,8 +96,8 @@ CONTROL = DocumentFormat(Control, "the control of a cluster", pack=_numbered, un
 SNAPSHOT = DocumentFormat(
     Snapshot,
     "an assignment of a cluster",
-    pack=lambda found: _snapshot(found, _listed),
-    unpack=lambda found: _snapshot(found, _named),
+    pack=lambda found: _snapshot(found, to_rows),
+    unpack=lambda found: _snapshot(found, partial(from_rows, Seat)),
     hint=_HINT,
 )
 MEMBER = DocumentFormat(Member, "a member of a cluster", hint=_HINT)
