@@ -11,7 +11,7 @@ from tests.golden.formats import GOLDEN
 ROOT = Path(penstock.errors.__file__).parent
 WRITES = re.compile(
     r"\b(?:(?:json|pickle|cloudpickle)\.(?:dumps?|JSONEncoder)|pa\.ipc\.new_\w+)\("
-    r"|(?:=|return) DocumentFormat\("
+    r"|(?:=|return) DocumentFormat\(|\b(?:COMPACT|SPACED|SORTED|READABLE)\.encode\("
 )
 
 # By module, what of the golden files it writes.

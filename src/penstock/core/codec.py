@@ -64,7 +64,8 @@ SORTED = json.JSONEncoder(separators=(",", ":"), sort_keys=True, check_circular=
 READABLE = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False)
 """For documents that are mostly words of people, in any language."""
 
-_UPGRADE = "upgrade Penstock: run the same version on all instances, not an older one than before"
+UPGRADE = "upgrade Penstock: run the same version on all instances, not an older one than before"
+"""The advice for what a newer version wrote."""
 # What parsing and building raise for what is not the document that it should be.
 _WRONG = (ValueError, LookupError, TypeError, AttributeError, RecursionError, UsageError)
 
@@ -164,7 +165,7 @@ class DocumentFormat(Generic[T]):
             f"{where}, {self.what}, has {self.member} {written}, "
             f"and this version of Penstock knows {self.member} {self.number}",
             left=self.left,
-            hint=_UPGRADE,
+            hint=UPGRADE,
         )
 
     def _converted(self, body: Members) -> T:
@@ -273,6 +274,8 @@ def _check_object(kind: Any) -> _Check:
     known = frozenset(names)
 
     def check(found: Any, ignores_unknown: bool, omits: Collection[str] = (), /) -> None:
+        if isinstance(found, kind):
+            return  # ``unpack`` has made it
         if found.keys() != known:
             if lacking := [name for name in names if name not in found and name not in omits]:
                 raise ValueError(f"it lacks {', '.join(lacking)}")

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from penstock.control.cluster.rules.model import BarrierAck, Control, Decision, Member, Seat, Snapshot
-from penstock.core.codec import DocumentFormat, Members, Older, from_rows, to_rows
+from penstock.core.codec import DocumentFormat, Members, Older, from_rows, to_rows, typed
 
 _HINT = "restore the store from a backup, or choose another cluster.name to start anew"
+_FACTS = itemgetter(*(each.name for each in fields(Seat)))
 _Seats = Callable[[list[Any]], list[Any]]
 
 
@@ -56,13 +58,14 @@ def _numbered(found: Members) -> Members:
     numbers: dict[tuple[Any, ...], int] = {}
 
     def refer(seats: list[Any]) -> list[Any]:
-        return [numbers.setdefault(tuple(seat.values()), len(numbers)) for seat in seats]
+        return [numbers.setdefault(each, len(numbers)) for each in map(_FACTS, seats)]
 
     return {**_with_seats(found, refer), "seats": list(numbers)}
 
 
 def _resolved(found: Members) -> Members:
-    seats = from_rows(Seat, found.pop("seats"))
+    # Each is made once, and not for every scope that lists it.
+    seats = typed(tuple[Seat, ...], from_rows(Seat, found.pop("seats")))
     return _with_seats(found, lambda numbers: [seats[number] for number in numbers])
 
 
