@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from penstock.core.codec import typed
 from penstock.core.durable import sync_folder
 from penstock.errors import CorruptFile, StorageFull, StorageUnusable, UsageError
 
@@ -47,6 +48,14 @@ class FileRecord:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> FileRecord:
+        """Raises `CorruptFile` for what describes no file."""
+        try:
+            return typed(cls, value, ignores_unknown=True)
+        except ValueError as error:
+            raise CorruptFile(f"what should describe a file does not: {error}") from error
 
     def __post_init__(self) -> None:
         """Raises `CorruptFile` for what describes no file below a storage."""

@@ -12,7 +12,15 @@ import pyarrow as pa
 from penstock.batch.inputs import registry
 from penstock.batch.inputs.formats.base import Facts
 from penstock.batch.inputs.index import Index, read_index, write_index
-from penstock.batch.inputs.model import REGISTRATION, Input, InputFile, Options, identity_of, schema_digest
+from penstock.batch.inputs.model import (
+    REGISTRATION,
+    Input,
+    InputFile,
+    Options,
+    identity_of,
+    registration_of,
+    schema_digest,
+)
 from penstock.batch.inputs.model import digest_of as digest_of_rows
 from penstock.batch.inputs.replaced import outlived
 from penstock.batch.runs import dropping, manifests, runs
@@ -206,7 +214,7 @@ def _marked() -> bytes:
 
 def _input_document() -> bytes:
     with storage_with() as storage:
-        made = REGISTRATION.encode(INPUT.registration(storage.root, OUTLIVED))
+        made = REGISTRATION.encode(registration_of(INPUT, storage.root, OUTLIVED))
         return made.replace(storage.root.encode(), b"/data/penstock")
 
 
@@ -218,7 +226,7 @@ def _registered(data: bytes) -> Any:
 
 
 def _listed(data: bytes) -> Any:
-    facts = replace(INPUT.registration(), details_sha256=hashlib.sha256(data).hexdigest())
+    facts = replace(registration_of(INPUT), details_sha256=hashlib.sha256(data).hexdigest())
     with storage_with({f"{INPUT.folder}/files.json": data}) as storage:
         return registry._input(storage, facts)
 

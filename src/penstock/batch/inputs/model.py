@@ -147,50 +147,21 @@ class Input:
         # One that was made before registrations had ids has none in its folder's name.
         return f"{folder(self.name)}/{self.identity[:32]}{f'-{self.id}' if self.id else ''}"
 
-    @classmethod
-    def of(cls, registration: Registration, details: InputDetails) -> Input:
-        """The input of what the store and the storage have."""
-        return cls(
-            name=registration.name,
-            format=registration.format,
-            source=registration.source,
-            schema=details.schema,
-            declared=details.declared,
-            text_schema=details.text_schema,
-            options=details.options,
-            total_rows=registration.total_rows,
-            partition_rows=registration.partition_rows,
-            files=details.files,
-            identity=registration.identity,
-            digest=registration.digest,
-            id=registration.id,
-        )
-
-    def registration(self, storage: str | None = None, outlived: Sequence[str] = ()) -> Registration:
-        """What the store keeps."""
-        return Registration(
-            self.id,
-            self.name,
-            self.format,
-            self.source,
-            self.total_rows,
-            self.partition_rows,
-            len(self.files),
-            schema_digest(self.schema),
-            self.identity,
-            self.digest,
-            f"{self.folder}/files.json",
-            hashlib.sha256(self.encoded_details()).hexdigest(),
-            storage,
-            tuple(outlived),
-        )
+    def document(self) -> dict[str, Any]:
+        """What the store keeps: small, however many files and columns there are."""
+        return REGISTRATION.members(registration_of(self))
 
     def encoded_details(self) -> bytes:
+        return DETAILS.encode(_details_of(self))
+
+    def details(self) -> dict[str, Any]:
         """What goes to storage beside the index."""
-        details = InputDetails(
-            self.digest, self.schema, self.declared, self.text_schema, self.options, self.files
-        )
-        return DETAILS.encode(details)
+        return DETAILS.members(_details_of(self))
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any], details: Mapping[str, Any]) -> Input:
+        registration = REGISTRATION.decode("what is registered", json.dumps(document))
+        return input_of(registration, DETAILS.decode(registration.details, json.dumps(details)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +222,49 @@ DETAILS = DocumentFormat(
     hint="register the input again with replace=True",
     refusal=InputError,
 )
+
+
+def registration_of(made: Input, storage: str | None = None, outlived: Sequence[str] = ()) -> Registration:
+    """An input as the store keeps it. ``outlived``: the folders of registrations that it replaces."""
+    return Registration(
+        made.id,
+        made.name,
+        made.format,
+        made.source,
+        made.total_rows,
+        made.partition_rows,
+        len(made.files),
+        schema_digest(made.schema),
+        made.identity,
+        made.digest,
+        f"{made.folder}/files.json",
+        hashlib.sha256(made.encoded_details()).hexdigest(),
+        storage,
+        tuple(outlived),
+    )
+
+
+def _details_of(made: Input) -> InputDetails:
+    return InputDetails(made.digest, made.schema, made.declared, made.text_schema, made.options, made.files)
+
+
+def input_of(registration: Registration, details: InputDetails) -> Input:
+    """The input of what the store and the storage have."""
+    return Input(
+        registration.name,
+        registration.format,
+        registration.source,
+        details.schema,
+        details.declared,
+        details.text_schema,
+        details.options,
+        registration.total_rows,
+        registration.partition_rows,
+        details.files,
+        registration.identity,
+        registration.digest,
+        registration.id,
+    )
 
 
 def folder(name: str) -> str:

@@ -17,6 +17,8 @@ from penstock.batch.inputs.model import (
     Registration,
     document_key,
     folder,
+    input_of,
+    registration_of,
 )
 from penstock.batch.inputs.replaced import outlived, places
 from penstock.core.names import LONGEST, RULE, is_name
@@ -235,7 +237,7 @@ def _replace(
     store: Store, storage: Storage, current: Document | None, made: Input, replaced: Sequence[str]
 ) -> bool:
     """``replaced``: where the files of registrations are that this one replaced."""
-    value = REGISTRATION.encode(made.registration(storage.root, replaced))
+    value = REGISTRATION.encode(registration_of(made, storage.root, replaced))
     return store.cas(document_key(made.name), current.version if current else 0, value) is not None
 
 
@@ -276,4 +278,4 @@ def _input(storage: Storage, found: Registration) -> Input:
             f"{where}, the file list of input {found.name!r}, is not the one that was registered",
             hint="register the input again with replace=True",
         )
-    return Input.of(found, DETAILS.decode(where, data))
+    return input_of(found, DETAILS.decode(where, data))

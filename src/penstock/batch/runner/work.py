@@ -21,7 +21,7 @@ from penstock.batch.runner.events import Event, EventKind, Listener
 from penstock.batch.runner.lease import Hold
 from penstock.batch.runs import checkpoints, layout, manifests
 from penstock.batch.runs.checkpoints import InputRows
-from penstock.batch.runs.manifests import OUTPUT, Fingerprint, OutputManifest, SavedTable, StagePrint
+from penstock.batch.runs.manifests import Fingerprint, OutputManifest, SavedTable, StagePrint
 from penstock.batch.runs.options import RunnerConfig
 from penstock.batch.runs.runs import Run
 from penstock.control.claims import Board, Claim
@@ -296,7 +296,7 @@ class ClaimWork:
             bench.run.fingerprint,
             written,
         )
-        data = OUTPUT.encode(manifest)
+        data = manifest.encode()
         digest = manifests.digest(data)
         path = layout.output_manifest(bench.run.key, self.claim.range, self.claim.token, digest)
         bench.storage.write(path, data)

@@ -112,6 +112,13 @@ class OutputManifest:
     fingerprint: Fingerprint
     tables: Mapping[str, SavedTable]
 
+    def encode(self) -> bytes:
+        return OUTPUT.encode(self)
+
+    @classmethod
+    def decode(cls, data: bytes) -> OutputManifest:
+        return OUTPUT.decode("what should be a manifest", data)
+
 
 def complete(fingerprint: Members) -> Members:
     """A fingerprint as it is written now: versions of the engine were not always kept."""

@@ -21,10 +21,7 @@ _NAMED = 20
 
 
 def _json(found: Input) -> dict[str, Any]:
-    from penstock.batch.inputs.model import REGISTRATION
-
-    known = REGISTRATION.members(found.registration())
-    return {**known, "partitions": found.partitions, "bytes": sum(f.bytes for f in found.files)}
+    return {**found.document(), "partitions": found.partitions, "bytes": sum(f.bytes for f in found.files)}
 
 
 @dataclass(frozen=True, slots=True)
