@@ -17,6 +17,7 @@ import pytest
 
 from penstock.core.codec import READABLE, SORTED, SPACED, DocumentFormat, Older
 from penstock.errors import CorruptFile, UsageError
+from penstock.storage import FileRecord
 
 
 class Colour(StrEnum):
@@ -139,7 +140,7 @@ def test_bytes_are_those_of_the_standard_library(encoder: json.JSONEncoder, opti
 def test_a_malformed_document_is_refused(body: object, why: str) -> None:
     with pytest.raises(CorruptFile, match=why) as caught:
         OUTER.decode("a/key", data_of(body))
-    assert caught.value.what.startswith("a/key, an example, cannot be read: ")
+    assert caught.value.what.startswith("an example, a/key, cannot be read: ")
     assert (caught.value.left, caught.value.hint) == ("it is as it was", "write another")
 
 
@@ -166,7 +167,7 @@ def test_a_number_that_never_was_is_no_matter_of_an_upgrade(number: int) -> None
 def test_another_format_is_not_read(number: int) -> None:
     """Whatever else is in it: a later version may have changed everything."""
     with pytest.raises(
-        UsageError, match=f"a/key, an example, has format {number}, and .* format 1"
+        UsageError, match=f"an example, a/key, has format {number}, and .* format 1"
     ) as caught:
         OUTER.decode("a/key", data_of({"format": number, "new": []}))
     assert "upgrade Penstock" in (caught.value.hint or "")
@@ -256,6 +257,19 @@ def test_what_is_made_of_a_document_may_refuse_it() -> None:
     assert OUTER.read("k", data, lambda value: value.inner.name) == "ä"
     with pytest.raises(CorruptFile, match=r"cannot be read: .*'gone'"):
         OUTER.read("k", data, lambda value: value.by_name["gone"])
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    files: tuple[FileRecord, ...]
+
+
+def test_a_file_list_that_leads_elsewhere_is_named() -> None:
+    listed = DocumentFormat(Listed, "a list")
+    file = {"path": "../../etc/passwd", "rows": 1, "bytes": 1, "sha256": ""}
+    with pytest.raises(CorruptFile, match=r"a list, a/key, cannot be read: .*etc/passwd") as caught:
+        listed.decode("a/key", data_of({"format": 1, "files": [file]}))
+    assert caught.value.hint == "restore it from a backup"
 
 
 def test_numbers_of_numpy_are_written() -> None:

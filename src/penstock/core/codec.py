@@ -48,7 +48,7 @@ from typing import (
 )
 from uuid import UUID
 
-from penstock.errors import CorruptFile, TerminalError, UsageError
+from penstock.errors import CorruptFile, PenstockError, TerminalError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,7 +67,7 @@ READABLE = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_cir
 UPGRADE = "upgrade Penstock: run the same version on all instances, not an older one than before"
 """The advice for what a newer version wrote."""
 # What parsing and building raise for what is not the document that it should be.
-_WRONG = (ValueError, LookupError, TypeError, AttributeError, RecursionError, UsageError)
+_WRONG = (ValueError, LookupError, TypeError, AttributeError, RecursionError, UsageError, CorruptFile)
 
 # msgspec would make text of them, which nobody makes bytes of again. JSON refuses them.
 _REFUSED = (bytes, bytearray, datetime, date, time, timedelta, Decimal, UUID)
@@ -89,10 +89,10 @@ class Older(NamedTuple, Generic[T]):
 class DocumentFormat(Generic[T]):
     """One kind of document: the dataclass ``kind``, called ``what`` in messages.
 
-    ``member`` is the one that has the number of the format, and ``text`` says how JSON is spelled.
-    ``left`` and ``hint`` belong to the error for a document that cannot be read, and ``refusal`` is the error
-    for a number that is not known. Fields that ``omits`` names
-    are not written if they are None or empty, and have their default if they are not there.
+    ``member`` is the one that has the number of the format; it stands first, or with ``number_last`` at the
+    end. ``text`` says how JSON is spelled. Fields that ``omits`` names are not written if they are None or
+    empty, and have their default if they are not there. ``left`` and ``hint`` belong to the error for a
+    document that cannot be read, and ``refusal`` is the error for a number that is not known yet.
 
     ``pack`` and ``unpack`` are for documents that look otherwise than the dataclass. ``pack`` is given the
     members that it has in JSON and returns those that are written; ``unpack`` does the inverse.
@@ -118,7 +118,7 @@ class DocumentFormat(Generic[T]):
         return self.text.encode(self.members(value)).encode()
 
     def members(self, value: T) -> Members:
-        """What is written, as JSON knows it; the number of the format stands first (or last)."""
+        """What is written, as JSON knows it."""
         found: Members = plain(value)
         for name in self.omits:
             if found[name] is None or found[name] in _EMPTY:
@@ -162,7 +162,7 @@ class DocumentFormat(Generic[T]):
         if written < self.number:
             raise self._unreadable(where, ValueError(f"its {self.member} is {written}, which never was"))
         raise self.refusal(
-            f"{where}, {self.what}, has {self.member} {written}, "
+            f"{self.what}, {where}, has {self.member} {written}, "
             f"and this version of Penstock knows {self.member} {self.number}",
             left=self.left,
             hint=UPGRADE,
@@ -175,8 +175,8 @@ class DocumentFormat(Generic[T]):
         return typed(self.kind, found, omits=self.omits, ignores_unknown=self.ignores_unknown)
 
     def _unreadable(self, where: str, error: Exception) -> CorruptFile:
-        why = str(error) or type(error).__name__
-        return CorruptFile(f"{where}, {self.what}, cannot be read: {why}", left=self.left, hint=self.hint)
+        why = error.what if isinstance(error, PenstockError) else str(error) or type(error).__name__
+        return CorruptFile(f"{self.what}, {where}, cannot be read: {why}", left=self.left, hint=self.hint)
 
 
 def plain(value: Any) -> Any:
