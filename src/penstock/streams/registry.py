@@ -57,6 +57,7 @@ RECORD = DocumentFormat(
     ignores_unknown=True,
     pack=renamed("name", "stream"),
     unpack=renamed("stream", "name"),
+    refusal=StreamError,
 )
 
 
