@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from penstock.core.codec import typed
 from penstock.core.durable import sync_folder
 from penstock.errors import CorruptFile, StorageFull, StorageUnusable, UsageError
 
@@ -52,13 +53,15 @@ class FileRecord:
     def from_json(cls, value: dict[str, Any]) -> FileRecord:
         """Raises `CorruptFile` for what describes no file."""
         try:
-            path, rows, size, sha256 = (value[name] for name in ("path", "rows", "bytes", "sha256"))
-        except (KeyError, TypeError):
-            raise CorruptFile("what should describe a file does not") from None
-        counts = all(type(number) is int and number >= 0 for number in (rows, size))
-        if not (isinstance(path, str) and isinstance(sha256, str) and counts):
-            raise CorruptFile(f"what should describe a file does not: {str(path)[:200]!r}")
-        return cls(inside(path), rows, size, sha256)
+            return typed(cls, value, ignores_unknown=True)
+        except ValueError as error:
+            raise CorruptFile(f"what should describe a file does not: {error}") from error
+
+    def __post_init__(self) -> None:
+        """Raises `CorruptFile` for what describes no file below a storage."""
+        inside(self.path)
+        if self.rows < 0 or self.bytes < 0:
+            raise CorruptFile(f"what should describe a file does not: {self.path[:200]!r}")
 
 
 def inside(path: str) -> str:

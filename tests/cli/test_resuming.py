@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -22,8 +21,8 @@ def _change(cli: Cli, change: Callable[[Run], Run]) -> None:
     with open_store(f"sqlite:///{cli.folder}/.penstock/store.db") as store:
         document = store.get(runs.key("trades"))
         assert document is not None
-        changed = change(Run.from_json(json.loads(document.value)))
-        store.cas(document.key, document.version, json.dumps(changed.to_json()).encode())
+        changed = change(runs.RUN.decode(document.key, document.value))
+        store.cas(document.key, document.version, runs.RUN.encode(changed))
 
 
 def _advice(cli: Cli) -> str:

@@ -25,6 +25,7 @@ from penstock.control.cluster.rules.model import Member
 from penstock.errors import StoreUnavailable
 from penstock.store import Store, open_store
 from penstock.streams import registry
+from penstock.streams.ingest.finished_parts import STATES, StatedPart, StatesFile
 from penstock.streams.log.readers import ReaderPositions
 from penstock.streams.model import Pointer, Standing
 from penstock.streams.outputs.claims import OutputClaims
@@ -48,7 +49,7 @@ class Ticks:
         self.cli = cli
         self.store = store
         self.record = StreamRecord("ticks", "0a1b2c3d", DEFINITION, "2026-01-01T12:00:00Z")
-        store.cas("streams/ticks/stream", 0, registry._encode(self.record))
+        store.cas("streams/ticks/stream", 0, registry.RECORD.encode(self.record))
         self._made: Made | None = None
 
     @property
@@ -77,8 +78,9 @@ class Ticks:
 
     def standing(self, finished: int, open_: int, newest: int | None = None) -> Standing:
         """Where the one instance stands, with so many parts."""
-        parts = {f"numbers/p{n}": ["1:0", n < finished] for n in range(finished + open_)}
-        states = Pointer.write(self.made.storage, f"{self.record.layout.states}/x.json", {"parts": parts})
+        parts = {f"numbers/p{n}": StatedPart("1:0", n < finished) for n in range(finished + open_)}
+        path = f"{self.record.layout.states}/x.json"
+        states = Pointer.write(self.made.storage, path, STATES, StatesFile(parts))
         return Standing(states, None, {} if newest is None else {"numbers": newest})
 
     def status(self) -> Any:

@@ -58,10 +58,10 @@ class Chronicle:
         self.records = [change for change in changes if change.key.startswith(KEYS.epochs(SCOPE))]
         self.deciders = {change.version: authors.of(change)[0] for change in self.records}
         """Who made each record, by its version."""
-        decisions = [codec.decode_decision(each.key, _kept(each)) for each in self.records]
+        decisions = [codec.DECISION.decode(each.key, _kept(each)) for each in self.records]
         self.decisions = {decision.epoch: decision for decision in decisions}
         acks = [change for change in changes if change.key.startswith(KEYS.acks(SCOPE)) and change.value]
-        answers = [codec.decode_ack(each.key, _kept(each)) for each in acks]
+        answers = [codec.ACK.decode(each.key, _kept(each)) for each in acks]
         self._acks = {answer.identity: answer for answer in answers}
 
     def taken(self, token: int) -> Version:
@@ -209,7 +209,7 @@ def _all_changes(store: Store) -> list[Change]:
 
 
 def _version(change: Change, authors: _Authors) -> Version:
-    return Version(change.version, codec.decode_control(change.key, _kept(change)), *authors.of(change))
+    return Version(change.version, codec.CONTROL.decode(change.key, _kept(change)), *authors.of(change))
 
 
 def _kept(change: Change) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,18 @@ import pyarrow as pa
 from penstock.batch.inputs import registry
 from penstock.batch.inputs.formats.base import Facts
 from penstock.batch.inputs.index import Index, read_index, write_index
-from penstock.batch.inputs.model import Input, InputFile, Options, identity_of, schema_digest
+from penstock.batch.inputs.model import (
+    REGISTRATION,
+    Input,
+    InputFile,
+    Options,
+    identity_of,
+    registration_of,
+    schema_digest,
+)
 from penstock.batch.inputs.model import digest_of as digest_of_rows
 from penstock.batch.inputs.replaced import outlived
-from penstock.batch.runs import dropping, runs
+from penstock.batch.runs import dropping, manifests, runs
 from penstock.batch.runs.manifests import (
     CheckpointManifest,
     Fingerprint,
@@ -205,7 +214,8 @@ def _marked() -> bytes:
 
 def _input_document() -> bytes:
     with storage_with() as storage:
-        return registry._encode(INPUT, storage, OUTLIVED).replace(storage.root.encode(), b"/data/penstock")
+        made = REGISTRATION.encode(registration_of(INPUT, storage.root, OUTLIVED))
+        return made.replace(storage.root.encode(), b"/data/penstock")
 
 
 def _registered(data: bytes) -> Any:
@@ -216,7 +226,7 @@ def _registered(data: bytes) -> Any:
 
 
 def _listed(data: bytes) -> Any:
-    facts = {**INPUT.document(), "details_sha256": hashlib.sha256(data).hexdigest()}
+    facts = replace(registration_of(INPUT), details_sha256=hashlib.sha256(data).hexdigest())
     with storage_with({f"{INPUT.folder}/files.json": data}) as storage:
         return registry._input(storage, facts)
 
@@ -247,7 +257,7 @@ def _text() -> bytes:
 
 def _note() -> bytes:
     store = MemoryStore()
-    store.cas("runs/nightly/run", 0, runs._encode(RUN))
+    store.cas("runs/nightly/run", 0, runs.RUN.encode(RUN))
     dropping._forget(store, RUN)
     return only(store, "runs/nightly~1a2b3c4d/dropped")
 
@@ -288,7 +298,7 @@ GOLDEN = [
         "claims/board.json",
         (Geometry(1_000, 100), 5),
         lambda data: board.read_board(stored("runs/nightly~1a2b3c4d/board", data), "nightly~1a2b3c4d"),
-        lambda: board._encode_board(Geometry(1_000, 100), 5),
+        lambda: board.BOARD.encode(board.BoardDocument(1_000, 100, 5)),
         newer=numbered("format"),
     ),
     Golden("claims/done.bin", [0, 3, 8], _bits, _marked),
@@ -296,7 +306,7 @@ GOLDEN = [
         "runs/run.json",
         RUN,
         lambda data: runs.load(stored("runs/nightly/run", data), "nightly"),
-        lambda: runs._encode(RUN),
+        lambda: runs.RUN.encode(RUN),
         newer=numbered("format"),
     ),
     Golden(
@@ -309,16 +319,16 @@ GOLDEN = [
     Golden(
         "runs/checkpoint.json",
         CHECKPOINT,
-        CheckpointManifest.decode,
-        CHECKPOINT.encode,
+        lambda data: manifests.CHECKPOINT.decode("k", data),
+        lambda: manifests.CHECKPOINT.encode(CHECKPOINT),
         newer=numbered("format"),
         plain=with_schemas("schema"),
     ),
     Golden(
         "runs/output.json",
         OUTPUT,
-        OutputManifest.decode,
-        OUTPUT.encode,
+        lambda data: manifests.OUTPUT.decode("k", data),
+        lambda: manifests.OUTPUT.encode(OUTPUT),
         newer=numbered("format"),
         plain=with_schemas("schema"),
     ),

@@ -83,7 +83,7 @@ DECISION = Decision(
     request="request-1",
 )
 ABORTED = Decision(9, Outcome.ABORT, BarrierKind.DRAIN, 4, 7, 8, reason="node-2 is gone")
-BODY = codec.encode_body(DECISION)
+BODY = codec.BODY.encode(codec.Body.of(DECISION))
 PAGES = Pages(1, len(BODY), hashlib.sha256(BODY).hexdigest())
 
 
@@ -124,54 +124,54 @@ GOLDEN = [
         "cluster/control.json",
         CONTROL,
         lambda data: Room(stored(KEYS.control, data), KEYS).read(),
-        lambda: codec.encode_control(CONTROL),
+        lambda: codec.CONTROL.encode(CONTROL),
         newer=numbered("format"),
     ),
     Golden(
         "cluster/member.json",
         MEMBER,
         lambda data: Roster(stored(KEYS.member("node-1"), data), KEYS).all()[0],
-        lambda: codec.encode_member(MEMBER),
+        lambda: codec.MEMBER.encode(MEMBER),
         newer=numbered("format"),
     ),
     Golden(
         "cluster/assignment.json",
         [SNAPSHOT],
         lambda data: list(Records(stored(KEYS.assignment(4), data), KEYS).assignments()),
-        lambda: codec.encode_snapshot(SNAPSHOT),
+        lambda: codec.SNAPSHOT.encode(SNAPSHOT),
         newer=numbered("format"),
     ),
     Golden(
         "cluster/ack.json",
         [ACK],
         lambda data: Records(stored(KEYS.ack("rows", "node-1"), data), KEYS).acks("rows"),
-        lambda: codec.encode_ack(ACK),
+        lambda: codec.ACK.encode(ACK),
         newer=numbered("format"),
     ),
     Golden(
         "cluster/refusal.json",
         [REFUSAL],
         lambda data: Records(stored(KEYS.ack("rows", "node-2"), data), KEYS).acks("rows"),
-        lambda: codec.encode_ack(REFUSAL),
+        lambda: codec.ACK.encode(REFUSAL),
     ),
     Golden(
         "cluster/decision.json",
         DECISION,
         _decided,
-        lambda: codec.encode_decision(DECISION),
+        lambda: codec.DECISION.encode(DECISION),
         newer=numbered("format"),
     ),
     Golden(
         "cluster/aborted.json",
         ABORTED,
         lambda data: _decided(data, 9),
-        lambda: codec.encode_decision(ABORTED),
+        lambda: codec.DECISION.encode(ABORTED),
     ),
     Golden(
         "cluster/decision-paged.json",
         DECISION,
         _paged,
-        lambda: codec.encode_head(DECISION, PAGES),
+        lambda: codec.RECORD.encode(codec.PagedDecision(DECISION, PAGES)),
         newer=numbered("format"),
     ),
     Golden("cluster/page.json", DECISION, _joined, lambda: BODY, newer=numbered("format")),

@@ -21,6 +21,7 @@ import penstock.sources
 from penstock.batch.pipeline.fingerprint.digests import _digest, _value
 from penstock.batch.runner.work import fingerprint
 from penstock.batch.runs.manifests import Fingerprint
+from penstock.core.codec import plain, typed
 from penstock.core.moved import first_home
 from penstock.journals import Journals
 from penstock.sources import DirectorySource, KafkaSource, PostgresSource, RateSource, TailSource, state
@@ -52,7 +53,7 @@ def current_definition() -> dict[str, Any]:
 
 
 def _fits(data: bytes) -> Any:
-    return Fingerprint.from_json(json.loads(data)).differences(current_fingerprint())
+    return typed(Fingerprint, json.loads(data)).differences(current_fingerprint())
 
 
 def _goes_on(data: bytes) -> Any:
@@ -190,7 +191,7 @@ def _postgres(data: bytes) -> Any:
 
 
 GOLDEN = [
-    Golden("pipeline/fingerprint.json", [], _fits, lambda: as_json(current_fingerprint().to_json())),
+    Golden("pipeline/fingerprint.json", [], _fits, lambda: as_json(plain(current_fingerprint()))),
     Golden("streams/definition.json", [], _goes_on, lambda: as_json(current_definition())),
     listing("pipeline/public-names.txt", _public),
     listing("pipeline/public-names-added.txt", _public_added),

@@ -47,10 +47,10 @@ GOLDEN = [
         "gateway/user.json",
         ACCOUNT,
         _with_password,
-        lambda: users._encode(ACCOUNT),
+        lambda: users.ACCOUNT.encode(ACCOUNT),
         newer=numbered("format"),
     ),
-    Golden("gateway/admin.json", ADMIN, _user("root"), lambda: users._encode(ADMIN)),
+    Golden("gateway/admin.json", ADMIN, _user("root"), lambda: users.ACCOUNT.encode(ADMIN)),
     Golden(
         "gateway/secret.bin",
         SECRET,

@@ -123,7 +123,7 @@ def rows_of(data: bytes) -> object:
 
 def with_schemas(*keys: str) -> Callable[[bytes], object]:
     """A JSON document whose members of these names are Arrow schemas: read, for the same reason."""
-    from penstock.batch.inputs.model import schema_from_text
+    from penstock.core.codec import schema_from_text
 
     def plain(value: Any) -> Any:
         if isinstance(value, list):

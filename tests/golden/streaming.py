@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.config.tls import Tls
+from penstock.core.codec import schema_to_text
 from penstock.journals.shuffle.queues.keys import clock_queues, key_queues
 from penstock.journals.shuffle.queues.run_files import (
     QueueRun,
@@ -33,28 +34,33 @@ from penstock.journals.shuffle.visibility.cuts import Cuts
 from penstock.journals.shuffle.visibility.frontier import Frontier, Mark
 from penstock.journals.shuffle.visibility.joint import Acks
 from penstock.sinks.base import application
+from penstock.sinks.parquet import document as parquet_document
 from penstock.sinks.parquet.document import TablePlace, TableShape, TableState, document_key
 from penstock.sinks.parquet.manifests import BatchEntry, Folded, ManifestNode, Manifests
 from penstock.sources import state
 from penstock.sources.base import PartName
 from penstock.storage import FileRecord, Storage
 from penstock.store.memory import MemoryStore
-from penstock.streams import registry
+from penstock.streams import registry, supervisors
 from penstock.streams.api.stream import SourceSpec
+from penstock.streams.ingest import journal_shuffle
+from penstock.streams.ingest.absent_journals import read_absent
 from penstock.streams.ingest.epoch_files import EpochFiles
 from penstock.streams.ingest.finished_parts import (
+    FINISHED,
+    STATES,
     FinishedParts,
     FinishedSegment,
+    StatesFile,
     read_stated,
     read_states,
-    states_body,
 )
 from penstock.streams.ingest.intake import Intake
 from penstock.streams.ingest.journal_shuffle import position_of, state_of
 from penstock.streams.ingest.part_lists import announced
 from penstock.streams.ingest.task_results import Polled
 from penstock.streams.layout import Layout, document
-from penstock.streams.log import readers, schemas
+from penstock.streams.log import readers, schemas, segments
 from penstock.streams.log.epoch_log import EpochLog
 from penstock.streams.log.readers import ReaderPositions
 from penstock.streams.log.segments import LogDocument, LogSegment, read_segment
@@ -223,7 +229,7 @@ SESSION = ShuffleState(
 )
 
 ORDERS = pa.schema([pa.field("order", pa.string(), False), pa.field("_clock", pa.int64())])
-SHAPE = TableShape(TableShape.encode(ORDERS), "update", ("order",), "s3://elsewhere")
+SHAPE = TableShape(schema_to_text(ORDERS), "update", ("order",), "s3://elsewhere")
 NODES = (
     ManifestNode(0, 15, 15, 290, 299, 2, "08" * 32),
     ManifestNode(0, 16, 16, 300, 300, 1, "09" * 32),
@@ -262,15 +268,6 @@ def _written(path: str, write: Callable[[EpochFiles], object]) -> Callable[[], b
 
 def _polled() -> Polled:
     return Polled(states={}, files=ROW_FILES)
-
-
-def _pointer_bytes(body: Mapping[str, Any]) -> Callable[[], bytes]:
-    def writing() -> bytes:
-        with storage_with() as storage:
-            Pointer.write(storage, "a.json", body)
-            return storage.read("a.json")
-
-    return writing
 
 
 def _log_of(data: bytes) -> Any:
@@ -453,15 +450,15 @@ GOLDEN = [
         "streams/record.json",
         RECORD,
         lambda data: registry.load(stored(document("clicks"), data), "clicks"),
-        lambda: registry._encode(RECORD),
+        lambda: registry.RECORD.encode(RECORD),
         newer=numbered("format"),
     ),
-    Golden("streams/log.json", LOG, _log_of, LOG.encode, newer=numbered("format")),
+    Golden("streams/log.json", LOG, _log_of, lambda: segments.LOG.encode(LOG), newer=numbered("format")),
     Golden(
         "streams/segment.json",
         EPOCHS,
         _pointed(read_segment),
-        _pointer_bytes({"epochs": [each.to_json() for each in EPOCHS]}),
+        lambda: segments.SEGMENT.encode(segments.SegmentFile(EPOCHS)),
         newer=numbered("format"),
     ),
     Golden(
@@ -485,14 +482,14 @@ GOLDEN = [
         "streams/finished.json",
         FINISHED_PARTS,
         _pointed(FinishedParts.read),
-        _pointer_bytes(FINISHED_PARTS.body()),
+        lambda: FINISHED.encode(FINISHED_PARTS.index()),
         newer=numbered("format"),
     ),
     Golden(
         "streams/finished-segment.json",
         DONE,
         _pointed(read_states),
-        _pointer_bytes(states_body(DONE)),
+        lambda: STATES.encode(StatesFile.of(DONE)),
         newer=numbered("format"),
     ),
     Golden(
@@ -508,16 +505,34 @@ GOLDEN = [
         newer=numbered("format"),
     ),
     Golden(
+        "streams/absent.json",
+        {"orders": {"eu/pivot=00": 30, "us/pivot=00": 0}},
+        _pointed(read_absent),
+        _written(
+            LAYOUT.absent_file(EPOCH, MEMBER, LIFE),
+            lambda files: files.absent(EPOCH, None, {}, {"orders": {"eu/pivot=00": 30, "us/pivot=00": 0}}),
+        ),
+        newer=numbered("format"),
+    ),
+    Golden(
         "streams/report.json",
         REPORT,
-        _pointed(lambda storage, pointer: SliceReport.from_json(pointer.read(storage)["report"])),
+        _pointed(
+            lambda storage, pointer: SliceReport.from_json(
+                pointer.read(storage, journal_shuffle.REPORT).report
+            )
+        ),
         _written(LAYOUT.report_file(EPOCH, MEMBER, LIFE), lambda files: files.report(EPOCH, REPORT)),
         newer=numbered("report", "version"),
     ),
     Golden(
         "streams/session.json",
         SESSION,
-        _pointed(lambda storage, pointer: ShuffleState.from_json(pointer.read(storage)["session"])),
+        _pointed(
+            lambda storage, pointer: ShuffleState.from_json(
+                pointer.read(storage, journal_shuffle.SESSION).session
+            )
+        ),
         _written(LAYOUT.session_file(EPOCH, MEMBER, LIFE), lambda files: files.session(EPOCH, SESSION)),
         newer=numbered("session", "version"),
     ),
@@ -545,22 +560,24 @@ GOLDEN = [
         "streams/output-claim.json",
         CLAIM,
         lambda data: OutputClaims(stored(LAYOUT.output_key("counts"), data), LAYOUT).read("counts"),
-        lambda: claims._encode(CLAIM),
+        lambda: claims.CLAIM.encode(CLAIM),
         newer=numbered("format"),
     ),
     Golden(
         "streams/position.json",
         POSITION,
         lambda data: _holds_of(f"{LAYOUT.readers}counts.clicks", data).find("counts.clicks"),
-        lambda: readers._encode(POSITION),
+        lambda: readers.POSITION.encode(POSITION),
         newer=numbered("format"),
     ),
-    Golden("streams/hold.json", [HOLD], _held_in, lambda: readers._encode(HOLD), newer=numbered("format")),
+    Golden(
+        "streams/hold.json", [HOLD], _held_in, lambda: readers.POSITION.encode(HOLD), newer=numbered("format")
+    ),
     Golden(
         "streams/supervisor.json",
         SUPERVISOR,
-        lambda data: SupervisorEntry.decode(f"{LAYOUT.supervisors}sup-1", data),
-        SUPERVISOR.encode,
+        lambda data: supervisors.SUPERVISOR.decode(f"{LAYOUT.supervisors}sup-1", data),
+        lambda: supervisors.SUPERVISOR.encode(SUPERVISOR),
         newer=numbered("format"),
     ),
     Golden(
@@ -586,7 +603,7 @@ GOLDEN = [
         "sinks/table.json",
         TABLE,
         _table,
-        TABLE.encode,
+        lambda: parquet_document.TABLE.encode(TABLE),
         newer=numbered("format"),
         plain=with_schemas("schema"),
     ),

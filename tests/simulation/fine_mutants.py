@@ -131,7 +131,7 @@ def ack_is_replaced_by_an_older_one() -> Iterator[None]:
         key, written = each.keys.ack(scope, ack.member), None
         while written is None:
             document = each.store.get(key)
-            written = each.store.cas(key, document.version if document else 0, codec.encode_ack(ack))
+            written = each.store.cas(key, document.version if document else 0, codec.ACK.encode(ack))
         return written
 
     with patch.object(Records, "write_ack", write_ack):

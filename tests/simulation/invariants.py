@@ -69,12 +69,12 @@ class Referee:
             self._page_deleted(key)
         elif rest.startswith("acks/") and after:
             _, scope, _ = rest.split("/")
-            old = codec.decode_ack(key, before) if before else None
-            self.history.ack(writer, scope, codec.decode_ack(key, after), old)
+            old = codec.ACK.decode(key, before) if before else None
+            self.history.ack(writer, scope, codec.ACK.decode(key, after), old)
         elif rest.startswith("members/"):
             self._member(writer, key, before, after)
         elif rest.startswith("assignments/") and after:
-            snapshot = codec.decode_snapshot(key, after)
+            snapshot = codec.SNAPSHOT.decode(key, after)
             self._world.check(
                 snapshot == self._snapshots.get(snapshot.version), "archived another assignment"
             )
@@ -82,22 +82,23 @@ class Referee:
 
     def decision(self, scope: str, key: str, value: bytes) -> Decision:
         """A record with what stands on its pages, which must be there before it."""
-        head, pages = codec.decode_record(key, value)
+        found = codec.RECORD.decode(key, value)
+        head, pages = found.decision, found.pages
         if pages is None:
             return head
         keys = [self._keys.page(scope, head.epoch, pages.sha256, n) for n in range(pages.count)]
-        found = [document.value for each in keys if (document := self._backend.get(each)) is not None]
-        if len(found) < len(keys):
+        parts = [document.value for each in keys if (document := self._backend.get(each)) is not None]
+        if len(parts) < len(keys):
             remade = self.history.outcome(scope, head.epoch) is not None
             self._world.check(remade, f"{key} is written without its pages")
             return head
-        return joined(Recorded(key, 1, head, pages), found)
+        return joined(Recorded(key, 1, head, pages), parts)
 
     def _page_deleted(self, key: str) -> None:
         """No record names a page that is deleted."""
         _, _, _, scope, number, digest, _ = key.split("/")
         record = self._backend.get(self._keys.epoch(scope, int(number)))
-        pages = codec.decode_record(record.key, record.value)[1] if record else None
+        pages = codec.RECORD.decode(record.key, record.value).pages if record else None
         named = pages is not None and pages.sha256.startswith(digest)
         named = named and (scope, int(number)) not in self.history.remade
         self._world.check(not named, f"{key} was deleted before its record")
@@ -111,7 +112,7 @@ class Referee:
         if after is None:
             self._world.fail("the control document was deleted")
             return
-        old, new = self.control, codec.decode_control(self._keys.control, after)
+        old, new = self.control, codec.CONTROL.decode(self._keys.control, after)
         self.control = new
         if new.lease != old.lease:
             self._same(old, new, "assignment", "scopes")
@@ -212,8 +213,8 @@ class Referee:
         return said
 
     def _member(self, writer: Host, key: str, before: bytes | None, after: bytes | None) -> None:
-        old = codec.decode_member(key, before) if before else None
-        new = codec.decode_member(key, after) if after else None
+        old = codec.MEMBER.decode(key, before) if before else None
+        new = codec.MEMBER.decode(key, after) if after else None
         if old is not None and (new is None or new.session != old.session):
             own = self._backend.opened.get(old.session) is writer
             alive = self._backend.is_alive(old.session)

@@ -105,7 +105,7 @@ def decision_is_overwritten() -> Iterator[None]:
         while written is None:
             document = records.store.get(key)
             expected = document.version if document else 0
-            written = records.store.cas(key, expected, codec.encode_decision(decision))
+            written = records.store.cas(key, expected, codec.DECISION.encode(decision))
         return decision
 
     with patch.object(Records, "decide", decide):

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from penstock.control.cluster.rules.assignment import part_owner
 from penstock.control.cluster.rules.model import BarrierKind, Decision, Outcome, Snapshot
 from penstock.sources.base import PartName
 from penstock.streams.api.stream import SourceSpec
 from penstock.streams.ingest.finished_parts import FinishedParts, read_states
-from penstock.streams.model import END, OPEN, Brought, PartState, Pointer, RowFile, Standing
+from penstock.streams.ingest.part_lists import ANNOUNCED
+from penstock.streams.model import END, OPEN, Brought, PartState, RowFile, Standing
 from tests.simulation.invariants import Referee
 from tests.simulation.springs import LATENESS, SECOND, Spring, Vein
 from tests.simulation.world import Host, World
@@ -172,12 +172,9 @@ class Oracle:
         return states
 
     def _listed(self, standings: list[Standing]) -> set[PartName]:
-        bodies = [self._body(standing.listing, "sources") for standing in standings]
-        return {PartName(s, part) for body in bodies for s, parts in body.items() for part in parts}
-
-    def _body(self, pointer: Pointer | None, key: str) -> dict[str, Any]:
-        body: dict[str, Any] = pointer.read(self._storage)[key] if pointer is not None else {}
-        return body
+        pointers = [standing.listing for standing in standings if standing.listing is not None]
+        found = [pointer.read(self._storage, ANNOUNCED).sources for pointer in pointers]
+        return {PartName(s, part) for each in found for s, parts in each.items() for part in parts}
 
     def _check_end(self, said: str, decision: Decision) -> None:
         if self.ended is not None:

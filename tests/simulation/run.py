@@ -9,13 +9,14 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass
 from itertools import count
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any
 from unittest.mock import patch
 
 from penstock.control.cluster import candidate, node
 from penstock.control.cluster import leader as duties
-from penstock.control.cluster.documents import codec, epoch_records
+from penstock.control.cluster.documents import epoch_records
 from penstock.control.cluster.documents.keys import Keys
+from penstock.core.codec import DocumentFormat
 from penstock.errors import UsageError
 from tests.simulation.instances import CONFIG, SCHEDULE, Fleet
 from tests.simulation.invariants import Referee
@@ -25,7 +26,6 @@ from tests.simulation.threads import Threads
 from tests.simulation.weather import Weather
 from tests.simulation.world import Violation, World
 
-T = TypeVar("T")
 _STORMY = (15.0, 40.0)
 _RECOVERY = 40.0
 _PAGED = 0.3
@@ -218,9 +218,7 @@ def _inside(world: World, expected: tuple[type[Exception], ...]) -> Iterator[Non
             stack.enter_context(patch.multiple(epoch_records, INLINE=0, PAGE=200))
         for module in (candidate, duties, node):
             stack.enter_context(patch.object(module, "wall_clock", lambda: ""))
-        for name in ("control", "snapshot", "member", "ack", "record"):
-            decode = f"decode_{name}"
-            stack.enter_context(patch.object(codec, decode, _remembering(getattr(codec, decode))))
+        stack.enter_context(patch.object(DocumentFormat, "decode", _remembering(DocumentFormat.decode)))
         stack.enter_context(_listening(world, expected))
         yield
 
@@ -241,14 +239,14 @@ def _listening(world: World, expected: tuple[type[Exception], ...]) -> Iterator[
         logger.setLevel(before[0])
 
 
-def _remembering(decode: Callable[[str, bytes], T]) -> Callable[[str, bytes], T]:
+def _remembering(decode: Callable[[Any, str, bytes], Any]) -> Callable[[Any, str, bytes], Any]:
     """Documents are values: one that was decoded need not be decoded again."""
-    known: dict[bytes, T] = {}
+    known: dict[tuple[type, bytes], Any] = {}
 
-    def remembered(key: str, value: bytes) -> T:
-        found = known.get(value)
+    def remembered(kind: DocumentFormat[Any], key: str, value: bytes) -> Any:
+        found = known.get((kind.kind, value))
         if found is None:
-            found = known[value] = decode(key, value)
+            found = known[kind.kind, value] = decode(kind, key, value)
         return found
 
     return remembered

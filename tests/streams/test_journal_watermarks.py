@@ -21,6 +21,7 @@ from penstock.journals.shuffle.queues.keys import key_queues
 from penstock.journals.shuffle.slices import slices
 from penstock.sources import JournalSource
 from penstock.streams.api.stream import SourceSpec, Timestamps
+from penstock.streams.ingest.finished_parts import STATES
 from penstock.streams.ingest.watermarks import latest
 from penstock.streams.model import Pointer, Standing
 from penstock.types.tables import Table
@@ -131,9 +132,8 @@ def test_states_from_before_queues_were_kept_are_read_and_all_queues_waited_for(
     assert place.crew.decision is not None
     [standing] = place.crew.standings()
     assert standing.states is not None
-    body = standing.states.read(place.crew.storage)
-    del body["queues"]
-    old = replace(standing, states=Pointer.write(place.crew.storage, "old.json", body))
+    known = replace(standing.states.read(place.crew.storage, STATES), queues={})
+    old = replace(standing, states=Pointer.write(place.crew.storage, "old.json", STATES, known))
     place.crew.decision = replace(place.crew.decision, frontiers={"ann": old.encode()})
     place.crew.cap = 0
     place.restart("ann")

@@ -181,7 +181,7 @@ class Interrupting(MemoryStore):
         if self.other is not None and self.other[0] == key:
             (_, record), self.other = self.other, None
             found = self.get(key)
-            super().cas(key, found.version if found else 0, registry._encode(record))
+            super().cas(key, found.version if found else 0, registry.RECORD.encode(record))
         return super().cas(key, expected, value)
 
 

@@ -7,6 +7,7 @@ import pytest
 from penstock.control.cluster.rules.model import Decision
 from penstock.errors import CorruptFile
 from penstock.streams.ingest.epoch_tasks import PollLimits
+from penstock.streams.ingest.finished_parts import FINISHED, STATES
 from penstock.streams.ingest.pacing import Allowance
 from penstock.streams.ingest.task_results import Polled
 from penstock.streams.model import OPEN, Pointer, Standing
@@ -224,8 +225,8 @@ def test_finished_parts_are_written_only_when_one_finishes() -> None:
     third = standing(crew.chain[-1], "ann")
     assert third.finished is not None
     assert third.states is not None
-    assert third.finished.read(crew.storage)["parts"].keys() == {"s/a", "s/b"}
-    assert third.states.read(crew.storage)["parts"].keys() == {"s/c"}
+    assert third.finished.read(crew.storage, FINISHED).parts.keys() == {"s/a", "s/b"}
+    assert third.states.read(crew.storage, STATES).parts.keys() == {"s/c"}
 
 
 def test_a_standing_without_a_file_of_finished_parts_can_be_read() -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from penstock.sources import RateSource
 from penstock.streams.ingest import finished_parts
-from penstock.streams.ingest.finished_parts import FinishedParts
-from penstock.streams.model import Standing
+from penstock.streams.ingest.finished_parts import STATES, FinishedParts, StatedPart, StatesFile
+from penstock.streams.ingest.part_lists import ANNOUNCED, Announced
+from penstock.streams.model import Pointer, Standing
 from tests.streams.support import Crew, MemoryStorage, Scripted, all_of
 
 FILES = 1200
@@ -113,8 +114,8 @@ def test_what_was_written_before_there_were_segments_is_read() -> None:
     standing = Standing.decode(crew.decision.frontiers["ann"])
     assert standing.finished is not None and standing.states is not None
     storage = crew.storage
-    old = type(standing.finished).write(storage, "old", {"parts": {"s/a": ["1:1", True]}})
-    listing = type(standing.finished).write(storage, "listing", {"sources": {"s": ["a", "b"]}})
+    old = Pointer.write(storage, "old", STATES, StatesFile({"s/a": StatedPart("1:1", True)}))
+    listing = Pointer.write(storage, "listing", ANNOUNCED, Announced({"s": ("a", "b")}))
     text = Standing(standing.states, listing, {}, old).encode()
     crew.decision = replace(crew.decision, frontiers={"ann": text})
     crew.die("ann")

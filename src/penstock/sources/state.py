@@ -17,6 +17,7 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from penstock.core.codec import UPGRADE
 from penstock.errors import BadState
 
 State: TypeAlias = Any
@@ -63,7 +64,7 @@ def decode(part: str, text: str) -> State:
         raise BadState(
             f"the state of part {part!r} has version {version[:20]!r}, and this version of Penstock knows "
             f"{_VERSION}",
-            hint="upgrade Penstock: run the same version on all instances, not an older one than before",
+            hint=UPGRADE,
         )
     try:
         return _in(json.loads(body))

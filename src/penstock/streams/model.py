@@ -8,12 +8,12 @@ store's documents stay small whatever the number of parts and rows.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Self, TypeVar
 
-from penstock.errors import CorruptFile, UsageError
+from penstock.core.codec import DocumentFormat
+from penstock.errors import CorruptFile
 from penstock.storage import FileRecord, Storage
 
 SCOPE = "rows"
@@ -24,7 +24,8 @@ OPEN = -(2**63)
 END = 2**63 - 1
 """The watermark of a stream whose parts have all finished."""
 
-_FORMAT = 1
+T = TypeVar("T")
+_WHERE = "a record of an epoch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +36,12 @@ class Pointer:
     sha256: str
 
     @classmethod
-    def write(cls, storage: Storage, path: str, body: Mapping[str, Any]) -> Self:
-        data = json.dumps({"format": _FORMAT, **body}, separators=(",", ":")).encode()
+    def write(cls, storage: Storage, path: str, kind: DocumentFormat[T], value: T) -> Self:
+        data = kind.encode(value)
         storage.write(path, data)
         return cls(path, hashlib.sha256(data).hexdigest())
 
-    def read(self, storage: Storage) -> dict[str, Any]:
+    def read(self, storage: Storage, kind: DocumentFormat[T]) -> T:
         where = storage.location(self.path)
         try:
             data = storage.read(self.path)
@@ -48,7 +49,7 @@ class Pointer:
             raise CorruptFile(f"{where} is missing", hint="restore it from a backup of the storage") from None
         if hashlib.sha256(data).hexdigest() != self.sha256:
             raise CorruptFile(f"{where} does not match its checksum", hint="restore it from a backup")
-        return checked(where, json.loads(data))
+        return kind.decode(where, data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +65,15 @@ class RowFile:
     late: bool = False
     newest: int | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "record": self.record.to_json()}
 
-    @classmethod
-    def from_json(cls, found: dict[str, Any]) -> Self:
-        return cls(**{**found, "record": FileRecord.from_json(found["record"])})
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """The row files that one instance added in an epoch."""
+
+    files: tuple[RowFile, ...]
+
+
+PORTION = DocumentFormat(Portion, "a list of row files")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +90,17 @@ class Brought:
 
     def files(self, storage: Storage) -> tuple[RowFile, ...]:
         """The row files."""
-        return tuple(RowFile.from_json(each) for each in self.portion.read(storage)["files"])
+        return self.portion.read(storage, PORTION).files
 
     def encode(self) -> str:
-        return _dump(asdict(self))
+        return _BROUGHT.encode(self).decode()
 
     @classmethod
-    def decode(cls, text: str) -> Self:
-        found = _load(text)
-        return cls(**{**found, "portion": Pointer(**found["portion"])})
+    def decode(cls, text: str) -> Brought:
+        return _BROUGHT.decode(_WHERE, text)
+
+
+_BROUGHT = DocumentFormat(Brought, "what an instance brought")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,16 +148,14 @@ class Standing:
         return tuple(pointer for pointer in each if pointer is not None)
 
     def encode(self) -> str:
-        return _dump(
-            {name: value for name, value in asdict(self).items() if value is not None and value != {}}
-        )
+        return _STANDING.encode(self).decode()
 
     @classmethod
-    def decode(cls, text: str) -> Self:
-        found = _load(text)
-        names = ("states", "listing", "finished", "report", "session", "absent")
-        pointers = {name: Pointer(**found[name]) if found.get(name) else None for name in names}
-        return cls(**{**found, **pointers})
+    def decode(cls, text: str) -> Standing:
+        return _STANDING.decode(_WHERE, text)
+
+
+_STANDING = DocumentFormat(Standing, "where an instance stands", omits=Standing.__slots__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,11 +170,6 @@ class PartState:
     finished: bool = False
     newest: int | None = None
     idle: bool = False
-
-    def to_json(self) -> list[Any]:
-        """As files have it: the arguments of this class."""
-        timed = self.newest is not None or self.idle
-        return [self.state, self.finished, *((self.newest, self.idle) if timed else ())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,30 +201,3 @@ class Epoch:
     def tells(self) -> bool:
         """Whether readers need to know of it: it has rows, moves a watermark, or is the end."""
         return bool(self.rows or self.late or self.ended or any(each.watermarks for each in self.brought))
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, found: dict[str, Any]) -> Self:
-        brought = tuple(Brought(**{**b, "portion": Pointer(**b["portion"])}) for b in found["brought"])
-        return cls(**{**found, "brought": brought})
-
-
-def checked(where: str, found: dict[str, Any]) -> dict[str, Any]:
-    """The body of a document, if this version knows its format."""
-    written = found.pop("format", None)
-    if written != _FORMAT:
-        raise UsageError(
-            f"{where} has format {written!r}, and this version of Penstock knows format {_FORMAT}",
-            hint="upgrade Penstock: run the same version on all instances, not an older one than before",
-        )
-    return found
-
-
-def _dump(body: Mapping[str, Any]) -> str:
-    return json.dumps({"format": _FORMAT, **body}, separators=(",", ":"))
-
-
-def _load(text: str) -> dict[str, Any]:
-    return checked("an epoch's record", json.loads(text))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from penstock.config import shown_url
 from penstock.config.tls import Tls
+from penstock.core.codec import COMPACT, plain, typed
 from penstock.errors import UsageError
 from penstock.storage import Storage
 from penstock.store import Store, open_store
@@ -65,20 +65,12 @@ class Place:
         store = open_store(self.store, tls=self.tls, password=os.environ.get(PASSWORD))
         return Opened(store, Storage(self.storage))
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Self:
-        tls = found.get("tls")
-        return cls(**{**found, "tls": Tls(**tls) if tls else None})
-
     def encode(self) -> str:
-        return json.dumps(self.to_json(), separators=(",", ":"))
+        return COMPACT.encode(plain(self))
 
     @classmethod
-    def decode(cls, text: str) -> Self:
+    def decode(cls, text: str) -> Place:
         try:
-            return cls.from_json(json.loads(text))
-        except (ValueError, TypeError, AttributeError) as error:
+            return typed(Place, json.loads(text), omits=("tls",))
+        except ValueError as error:
             raise UsageError(f"{text[:100]!r} is not the place of a stream: {error}") from error

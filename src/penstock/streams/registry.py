@@ -13,6 +13,7 @@ from penstock.control.cluster.documents.control_document import Room
 from penstock.control.cluster.documents.keys import Keys
 from penstock.control.cluster.documents.members import Roster
 from penstock.core.clocks import wall_clock
+from penstock.core.codec import SPACED, DocumentFormat, renamed
 from penstock.core.failpoints import reach
 from penstock.core.names import RULE, is_name
 from penstock.errors import StreamError, StreamMismatch, UsageError
@@ -22,8 +23,6 @@ from penstock.streams.layout import DOCUMENTS, Layout, document
 from penstock.streams.model import END, SCOPE
 from penstock.streams.supervisors import Supervisors
 from penstock.streams.views.changes import DefinitionChange, changes
-
-FORMAT = 1
 
 Wanted = Literal["running", "suspended", "stopped"]
 
@@ -49,36 +48,17 @@ class StreamRecord:
     def layout(self) -> Layout:
         return Layout(self.name, self.id)
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "format": FORMAT,
-            "stream": self.name,
-            "id": self.id,
-            "definition": self.definition,
-            "created": self.created,
-            "wanted": self.wanted,
-            "instances": self.instances,
-            "requests": self.requests,
-            "dropped": self.dropped,
-        }
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> StreamRecord:
-        if value.get("format") != FORMAT:
-            raise StreamError(
-                f"stream {value.get('stream')!r} has format {value.get('format')}, expected {FORMAT}",
-                hint="upgrade Penstock if a newer version made it, else run it with the one that did",
-            )
-        return cls(
-            name=value["stream"],
-            id=value["id"],
-            definition=value["definition"],
-            created=value["created"],
-            wanted=value["wanted"],
-            instances=value["instances"],
-            requests=value["requests"],
-            dropped=value.get("dropped", False),
-        )
+RECORD = DocumentFormat(
+    StreamRecord,
+    "the record of a stream",
+    text=SPACED,
+    later={"dropped": False},
+    ignores_unknown=True,
+    pack=renamed("name", "stream"),
+    unpack=renamed("stream", "name"),
+    refusal=StreamError,
+)
 
 
 def check_name(name: str) -> str:
@@ -123,7 +103,7 @@ def open_stream(
         found = store.get(key)
         if found is None:
             record = StreamRecord(stream_name, secrets.token_hex(4), definition, wall_clock("seconds"))
-            if store.cas(key, 0, _encode(record)) is not None:
+            if store.cas(key, 0, RECORD.encode(record)) is not None:
                 return record
             continue
         record = _decode(found)
@@ -134,7 +114,7 @@ def open_stream(
             return record
         _check_acceptable(store, record, differences, accept_changes)
         accepted = replace(record, definition=definition)
-        if store.cas(key, found.version, _encode(accepted)) is not None:
+        if store.cas(key, found.version, RECORD.encode(accepted)) is not None:
             return accepted
 
 
@@ -219,7 +199,7 @@ def _marked(store: Store, name: str, stream_id: str | None) -> StreamRecord:
             hint=f"penstock stream stop {name} --wait",
         )
     marked = replace(record, dropped=True)
-    if store.cas(found.key, found.version, _encode(marked)) is None:
+    if store.cas(found.key, found.version, RECORD.encode(marked)) is None:
         raise StreamError(
             f"somebody changed stream {name!r} at the same moment",
             left="nothing was removed",
@@ -297,7 +277,7 @@ def _change(store: Store, name: str, change: Callable[[StreamRecord], StreamReco
             raise _unknown(store, name)
         record = _decode(found)
         changed = change(record)
-        if changed == record or store.cas(found.key, found.version, _encode(changed)) is not None:
+        if changed == record or store.cas(found.key, found.version, RECORD.encode(changed)) is not None:
             return changed
 
 
@@ -313,9 +293,5 @@ def _as_stored(description: Mapping[str, Any]) -> dict[str, Any]:
     return stored
 
 
-def _encode(record: StreamRecord) -> bytes:
-    return json.dumps(record.to_json()).encode()
-
-
 def _decode(found: Document) -> StreamRecord:
-    return StreamRecord.from_json(json.loads(found.value))
+    return RECORD.decode(found.key, found.value)

@@ -6,16 +6,12 @@ alive. When the number of instances was wished for the stream as a whole, its su
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
+from penstock.core.codec import SPACED, DocumentFormat
 from penstock.store.base import Store
 from penstock.streams.layout import Layout
-from penstock.streams.model import checked
-
-_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +25,8 @@ class SupervisorEntry:
     instances: int
     since: str = ""
 
-    def encode(self) -> bytes:
-        return json.dumps({"format": _FORMAT, **asdict(self)}).encode()
 
-    @classmethod
-    def decode(cls, key: str, value: bytes) -> SupervisorEntry:
-        found: dict[str, Any] = checked(key, json.loads(value))
-        return cls(**found)
+SUPERVISOR = DocumentFormat(SupervisorEntry, "the entry of a supervisor", text=SPACED)
 
 
 class Supervisors:
@@ -51,7 +42,7 @@ class Supervisors:
 
     def enter(self, entry: SupervisorEntry) -> None:
         """Enter a supervisor, or replace what it entered before. Harmless when repeated."""
-        key, value = self._prefix + entry.id, entry.encode()
+        key, value = self._prefix + entry.id, SUPERVISOR.encode(entry)
         while True:
             document = self._store.get(key)
             if document is not None and document.value == value:
@@ -67,14 +58,14 @@ class Supervisors:
 
     def live(self) -> list[SupervisorEntry]:
         """Those that are alive by the store's judgement, in order of their ids."""
-        entries = [SupervisorEntry.decode(each.key, each.value) for each in self._store.scan(self._prefix)]
+        entries = [SUPERVISOR.decode(each.key, each.value) for each in self._store.scan(self._prefix)]
         alive = self._store.alive([entry.session for entry in entries])
         return [entry for entry in entries if entry.session in alive]
 
     def sweep(self) -> None:
         """Remove the entries of supervisors that are gone. Death is final: anyone may do it."""
         for document in list(self._store.scan(self._prefix)):
-            entry = SupervisorEntry.decode(document.key, document.value)
+            entry = SUPERVISOR.decode(document.key, document.value)
             if not self._store.alive([entry.session]):
                 self._store.cas(document.key, document.version, None)
 

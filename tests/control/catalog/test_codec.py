@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock.control.catalog import Drop, Head, StatementKind
-from penstock.control.catalog.codec import FORMAT, decode, encode
+from penstock.control.catalog.codec import HEAD, decode, encode
 from penstock.errors import CatalogError, CorruptFile, UsageError
 from penstock.store.backends import MAX_DOCUMENT
 from tests.control.catalog.support import after, create
@@ -64,8 +64,8 @@ def test_garbage_is_told_with_a_way_out(data: bytes) -> None:
 
 
 def test_a_newer_format_is_refused_whatever_it_holds() -> None:
-    with pytest.raises(CatalogError, match=f"format {FORMAT + 1}") as raised:
-        decode(json.dumps({"format": FORMAT + 1, "things": []}).encode())
+    with pytest.raises(CatalogError, match=f"format {HEAD.number + 1}") as raised:
+        decode(json.dumps({"format": HEAD.number + 1, "things": []}).encode())
     assert "upgrade Penstock" in (raised.value.hint or "")
 
 

@@ -81,11 +81,11 @@ members = st.builds(
 
 Decode = Callable[[str, bytes], Any]
 CODECS: dict[str, tuple[Any, Decode, st.SearchStrategy[Any]]] = {
-    "control": (codec.encode_control, codec.decode_control, controls),
-    "snapshot": (codec.encode_snapshot, codec.decode_snapshot, snapshots),
-    "member": (codec.encode_member, codec.decode_member, members),
-    "ack": (codec.encode_ack, codec.decode_ack, acks),
-    "decision": (codec.encode_decision, codec.decode_decision, decisions),
+    "control": (codec.CONTROL.encode, codec.CONTROL.decode, controls),
+    "snapshot": (codec.SNAPSHOT.encode, codec.SNAPSHOT.decode, snapshots),
+    "member": (codec.MEMBER.encode, codec.MEMBER.decode, members),
+    "ack": (codec.ACK.encode, codec.ACK.decode, acks),
+    "decision": (codec.DECISION.encode, codec.DECISION.decode, decisions),
 }
 
 
@@ -104,7 +104,7 @@ def test_what_comes_back_has_its_types() -> None:
     seat = Seat("a", "s")
     scope = Scope(open=Barrier(1, BarrierKind.DRAIN, 1, 1, (seat,), target=(seat,)), drained=(seat,))
     control = Control(assignment=Snapshot(1, 1, (seat,), (0,)), scopes={"x": scope})
-    found = codec.decode_control("k", codec.encode_control(control)).scope("x")
+    found = codec.CONTROL.decode("k", codec.CONTROL.encode(control)).scope("x")
     assert found.open is not None
     assert found.open.kind is BarrierKind.DRAIN
     assert {type(found.drained), type(found.open.required), type(found.aborted)} == {tuple}
@@ -147,17 +147,17 @@ def test_garbage_is_named_as_such(kind: str, value: bytes) -> None:
 
 def test_a_seat_that_is_not_in_the_list_is_garbage() -> None:
     control = Control(assignment=Snapshot(1, 1, (Seat("a", "s"),), (0,)))
-    broken = json.loads(codec.encode_control(control)) | {"seats": []}
+    broken = json.loads(codec.CONTROL.encode(control)) | {"seats": []}
     with pytest.raises(CorruptFile):
-        codec.decode_control("k", json.dumps(broken).encode())
+        codec.CONTROL.decode("k", json.dumps(broken).encode())
 
 
 @settings(max_examples=100, deadline=None, derandomize=True, database=None)
 @given(control=controls, cut=st.floats(0, 1))
 def test_half_a_document_is_garbage(control: Control, cut: float) -> None:
-    value = codec.encode_control(control)
+    value = codec.CONTROL.encode(control)
     with pytest.raises(CorruptFile):
-        codec.decode_control("k", value[: int(cut * (len(value) - 1))])
+        codec.CONTROL.decode("k", value[: int(cut * (len(value) - 1))])
 
 
 # sizes
@@ -180,13 +180,13 @@ def test_the_control_of_a_large_cluster_is_small(scope: Scope) -> None:
     history = tuple(Term(i, owner, "handed over", "2025-01-01T00:00:00.000+00:00") for i in range(64))
     scopes = {f"stream-{i:03}": scope for i in range(100)}
     control = Control(Lease(f"{owner}#{0:016x}", owner, 64, 9_999_999), history, assignment, scopes)
-    value = codec.encode_control(control)
+    value = codec.CONTROL.encode(control)
     assert len(value) < 128 * KIB
-    assert codec.decode_control("k", value) == control
+    assert codec.CONTROL.decode("k", value) == control
 
 
 def test_the_other_documents_of_a_large_cluster_are_small() -> None:
     small = tuple(replace(seat, capacity=1) for seat in TEAM)
-    assert len(codec.encode_snapshot(successor(Snapshot(), small, 4096, 1))) < 32 * KIB
+    assert len(codec.SNAPSHOT.encode(successor(Snapshot(), small, 4096, 1))) < 32 * KIB
     addresses = {"peer": "instance-000.example.internal:7077", "sql": "instance-000.example.internal:5432"}
-    assert len(codec.encode_member(Member(TEAM[0].member, "s" * 16, "1.0", addresses=addresses))) < KIB
+    assert len(codec.MEMBER.encode(Member(TEAM[0].member, "s" * 16, "1.0", addresses=addresses))) < KIB

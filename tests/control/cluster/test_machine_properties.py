@@ -16,7 +16,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from penstock.control.cluster.documents.codec import decode_control, encode_control
+from penstock.control.cluster.documents.codec import CONTROL
 from penstock.control.cluster.rules import machine
 from penstock.control.cluster.rules.assignment import successor
 from penstock.control.cluster.rules.commands import Abort, Acquire, Command, Prepare, Publish, Resign, Rotate
@@ -69,7 +69,7 @@ class Clusters(RuleBasedStateMachine):
         elif not isinstance(command, Acquire):
             again, repeated = machine.apply(after, command)
             assert (repeated, again) == (answer, after), "a repeated command changed something"
-        self.control = decode_control("k", encode_control(after))
+        self.control = CONTROL.decode("k", CONTROL.encode(after))
         assert self.control == after
         return answer
 

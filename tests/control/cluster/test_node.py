@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.control.cluster.documents.codec import decode_control, encode_control
+from penstock.control.cluster.documents.codec import CONTROL
 from penstock.control.cluster.rules.assignment import moved
 from penstock.control.cluster.rules.model import BarrierKind, Control, Outcome, Scope
 from penstock.store.memory import MemoryStore
@@ -192,7 +192,7 @@ def _edit(cluster: Cluster, change: Callable[[Control], Control]) -> None:
     while True:
         document = cluster.store.get(KEYS.control)
         assert document is not None
-        value = encode_control(change(decode_control(KEYS.control, document.value)))
+        value = CONTROL.encode(change(CONTROL.decode(KEYS.control, document.value)))
         if cluster.store.cas(KEYS.control, document.version, value) is not None:
             return
 

@@ -71,12 +71,12 @@ def test_it_reads_as_it_was_written(records: Records) -> None:
 def test_a_small_one_is_written_as_ever(records: Records) -> None:
     records.decide(SCOPE, ABORT)
     document = records.store.get(KEYS.epoch(SCOPE, 1))
-    assert document is not None and document.value == codec.encode_decision(ABORT)
+    assert document is not None and document.value == codec.DECISION.encode(ABORT)
     assert _pages(records) == []
 
 
 def test_one_that_an_older_version_wrote_whole_is_read(records: Records) -> None:
-    records.store.cas(KEYS.epoch(SCOPE, 1), 0, codec.encode_decision(LARGE))
+    records.store.cas(KEYS.epoch(SCOPE, 1), 0, codec.DECISION.encode(LARGE))
     assert records.decision(SCOPE, 1) == LARGE
     assert records.decide(SCOPE, ABORT) == LARGE
 
@@ -87,7 +87,7 @@ def test_a_version_that_does_not_know_pages_refuses_the_record(records: Records)
     document = records.store.get(KEYS.epoch(SCOPE, 1))
     assert document is not None and json.loads(document.value)["format"] == 2
     with pytest.raises(UsageError, match="format 2"):
-        codec.decode_decision(document.key, document.value)
+        codec.DECISION.decode(document.key, document.value)
 
 
 @pytest.mark.parametrize("write", range(9))

@@ -20,7 +20,7 @@ from penstock.storage import Storage
 from penstock.store.base import Store
 from penstock.streams.layout import Layout
 from penstock.streams.log.epoch_log import EpochLog
-from penstock.streams.model import END, OPEN, SCOPE, Brought, Pointer, RowFile, Standing
+from penstock.streams.model import END, OPEN, PORTION, SCOPE, Brought, Pointer, Portion, RowFile, Standing
 
 SCHEMA = pa.schema(
     [
@@ -126,7 +126,7 @@ class Made:
 
     def portion(self, epoch: int, files: Sequence[RowFile]) -> Brought:
         path = self.layout.portion(epoch, "ann", "1")
-        pointer = Pointer.write(self.storage, path, {"files": [file.to_json() for file in files]})
+        pointer = Pointer.write(self.storage, path, PORTION, Portion(tuple(files)))
         on_time = sum(file.record.rows for file in files if not file.late)
         late = sum(file.record.rows for file in files if file.late)
         return Brought("ann", pointer, on_time, sum(file.record.bytes for file in files), late)

@@ -209,7 +209,7 @@ def test_what_a_leader_wrote_that_slept_for_long_is_not_seen(made: Made) -> None
     expected = made.log.entries(0)
     made.prune(7)
     late = Decision(6, Outcome.COMMIT, BarrierKind.EPOCH, 1, 1, 5, files=made.records_of(7))
-    made.store.cas(made.records.keys.epoch(SCOPE, 6), 0, codec.encode_decision(late))
+    made.store.cas(made.records.keys.epoch(SCOPE, 6), 0, codec.DECISION.encode(late))
     made.commit(1)
     assert EpochLog(made.store, made.storage, made.layout).entries(0)[:-1] == expected
 

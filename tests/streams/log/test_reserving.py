@@ -38,7 +38,7 @@ def opened(made: Made, stream: Stream) -> None:
     record = open_stream(made.store, "ticks", stream.describe(), accept_changes=True)
     found = made.store.get("streams/ticks/stream")
     assert found is not None
-    made.store.cas(found.key, found.version, registry._encode(replace(record, id=made.layout.id)))
+    made.store.cas(found.key, found.version, registry.RECORD.encode(replace(record, id=made.layout.id)))
 
 
 def test_what_an_output_needs_stays_until_it_begins(made: Made) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from penstock.errors import EpochGone
 from penstock.store.memory import MemoryStore
+from penstock.streams.ingest.finished_parts import STATES, StatesFile
+from penstock.streams.ingest.part_lists import ANNOUNCED, Announced
 from penstock.streams.layout import GROUP, epoch_of
 from penstock.streams.log import retention, sweeping
 from penstock.streams.log.epoch_log import EpochLog, LogView
@@ -280,10 +282,11 @@ def test_what_aborted_epochs_and_lost_attempts_left_is_swept(made: Made) -> None
 
 def test_states_that_a_decision_refers_to_stay_however_old(made: Made) -> None:
     def states(number: int) -> Pointer:
-        return Pointer.write(made.storage, made.layout.states_file(number, "ann", "1"), {"parts": {}})
+        path = made.layout.states_file(number, "ann", "1")
+        return Pointer.write(made.storage, path, STATES, StatesFile({}))
 
     def listing(number: int) -> Pointer:
-        return Pointer.write(made.storage, made.layout.listing(number, "ann", "1"), {"sources": {}})
+        return Pointer.write(made.storage, made.layout.listing(number, "ann", "1"), ANNOUNCED, Announced({}))
 
     old = Standing(states(1), listing(1))
     made.commit(1, standing=old)

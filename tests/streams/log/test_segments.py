@@ -15,7 +15,7 @@ from penstock.store.base import Document
 from penstock.store.memory import MemoryStore
 from penstock.streams.log import segments as segments_module
 from penstock.streams.log.epoch_log import COMPACT_EVERY, EpochLog
-from penstock.streams.log.segments import FULL, MANY, SMALL, Epochs, LogDocument, LogSegment, merged_from
+from penstock.streams.log.segments import FULL, LOG, MANY, SMALL, Epochs, LogDocument, LogSegment, merged_from
 from penstock.streams.model import SCOPE, Pointer
 from tests.streams.log.support import Made, numbers
 
@@ -58,13 +58,13 @@ def test_a_stream_of_half_a_million_epochs() -> None:
     found, written = grown([COMPACT_EVERY] * (500_000 // COMPACT_EVERY))
     assert len(found) <= 500_000 / FULL + MANY + 8
     assert written < 4 * 500_000
-    assert len(LogDocument(segments=tuple(found)).encode()) < 40_000
+    assert len(LOG.encode(LogDocument(segments=tuple(found)))) < 40_000
 
 
 def test_the_document_comes_back_as_it_was() -> None:
     document = LogDocument(5, 4, 1, 99, 98, 1000, 7, 3, (segment(5, 60),))
-    assert LogDocument.decode("log", document.encode()) == document
-    assert LogDocument.decode("log", LogDocument().encode()) == LogDocument()
+    assert LOG.decode("log", LOG.encode(document)) == document
+    assert LOG.decode("log", LOG.encode(LogDocument())) == LogDocument()
 
 
 class Counted(MemoryStore):

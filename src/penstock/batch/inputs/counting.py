@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.batch.inputs.files import FileStamp, ensure_unchanged
 from penstock.batch.inputs.formats.base import Facts, Format
-from penstock.batch.inputs.model import schema_from_text, schema_to_text
+from penstock.core.codec import schema_from_text, schema_to_text
 from penstock.errors import BadInput
 from penstock.spark.faults import carried, decode
 from penstock.spark.flow import Batches

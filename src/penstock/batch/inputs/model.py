@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import difflib
 import hashlib
 import json
@@ -11,15 +10,16 @@ from bisect import bisect_right
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
+import pyarrow as pa  # noqa: TC002 - the codec looks at annotations
 
 from penstock.batch.inputs.files import FileStamp
+from penstock.core.codec import DocumentFormat, from_rows, to_rows
 from penstock.core.ranges import Range
-from penstock.errors import UsageError
+from penstock.errors import InputError, UsageError
 from penstock.types.tables import zone_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 FORMATS = ("parquet", "csv", "jsonl", "arrow")
 LAYOUT = 1
@@ -149,57 +149,122 @@ class Input:
 
     def document(self) -> dict[str, Any]:
         """What the store keeps: small, however many files and columns there are."""
-        return {
-            "layout": LAYOUT,
-            "id": self.id,
-            "name": self.name,
-            "format": self.format,
-            "source": self.source,
-            "total_rows": self.total_rows,
-            "partition_rows": self.partition_rows,
-            "files": len(self.files),
-            "schema": schema_digest(self.schema),
-            "identity": self.identity,
-            "digest": self.digest,
-            "details": f"{self.folder}/files.json",
-            "details_sha256": hashlib.sha256(self.encoded_details()).hexdigest(),
-        }
+        return REGISTRATION.members(registration_of(self))
 
     def encoded_details(self) -> bytes:
-        return json.dumps(self.details(), separators=(",", ":")).encode()
+        return DETAILS.encode(_details_of(self))
 
     def details(self) -> dict[str, Any]:
         """What goes to storage beside the index."""
-        return {
-            "layout": LAYOUT,
-            "digest": self.digest,
-            "schema": schema_to_text(self.schema),
-            "declared": self.declared,
-            "text_schema": schema_to_text(self.text_schema) if self.text_schema is not None else None,
-            "options": asdict(self.options),
-            "files": [list(_values(file)) for file in self.files],
-        }
+        return DETAILS.members(_details_of(self))
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], details: Mapping[str, Any]) -> Input:
-        text_schema = details["text_schema"]
-        options = dict(details["options"])
-        options["null_values"] = tuple(options["null_values"])
-        return cls(
-            name=document["name"],
-            format=document["format"],
-            source=document["source"],
-            schema=schema_from_text(details["schema"]),
-            declared=details["declared"],
-            text_schema=schema_from_text(text_schema) if text_schema else None,
-            options=Options(**options),
-            total_rows=document["total_rows"],
-            partition_rows=document["partition_rows"],
-            files=tuple(InputFile(*values) for values in details["files"]),
-            identity=document["identity"],
-            digest=document["digest"],
-            id=document.get("id", ""),
-        )
+        registration = REGISTRATION.decode("what is registered", json.dumps(document))
+        return input_of(registration, DETAILS.decode(registration.details, json.dumps(details)))
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """An input in the store: small, however many files and columns it has."""
+
+    id: str
+    name: str
+    format: str
+    source: str
+    total_rows: int
+    partition_rows: int
+    files: int
+    schema: str
+    """A digest of it."""
+    identity: str
+    digest: str
+    details: str
+    """Where, in storage, the `InputDetails` are, and what their bytes were."""
+    details_sha256: str | None = None
+    storage: str | None = None
+    outlived: tuple[str, ...] = ()
+    """The folders of registrations that this one replaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputDetails:
+    """The file list of an input, with all that is not in the store."""
+
+    digest: str
+    schema: pa.Schema
+    declared: bool
+    text_schema: pa.Schema | None
+    options: Options
+    files: tuple[InputFile, ...]
+
+
+REGISTRATION = DocumentFormat(
+    Registration,
+    "a registered input",
+    LAYOUT,
+    "layout",
+    later={"layout": LAYOUT, "id": ""},
+    omits=("details_sha256", "storage", "outlived"),
+    ignores_unknown=True,
+    left="it is as it was",
+    refusal=InputError,
+)
+DETAILS = DocumentFormat(
+    InputDetails,
+    "the file list of an input",
+    LAYOUT,
+    "layout",
+    later={"layout": LAYOUT},
+    ignores_unknown=True,
+    pack=lambda found: {**found, "files": to_rows(found["files"])},
+    unpack=lambda found: {**found, "files": from_rows(InputFile, found["files"])},
+    hint="register the input again with replace=True",
+    refusal=InputError,
+)
+
+
+def registration_of(made: Input, storage: str | None = None, outlived: Sequence[str] = ()) -> Registration:
+    """An input as the store keeps it. ``outlived``: the folders of registrations that it replaces."""
+    return Registration(
+        made.id,
+        made.name,
+        made.format,
+        made.source,
+        made.total_rows,
+        made.partition_rows,
+        len(made.files),
+        schema_digest(made.schema),
+        made.identity,
+        made.digest,
+        f"{made.folder}/files.json",
+        hashlib.sha256(made.encoded_details()).hexdigest(),
+        storage,
+        tuple(outlived),
+    )
+
+
+def _details_of(made: Input) -> InputDetails:
+    return InputDetails(made.digest, made.schema, made.declared, made.text_schema, made.options, made.files)
+
+
+def input_of(registration: Registration, details: InputDetails) -> Input:
+    """The input of what the store and the storage have."""
+    return Input(
+        registration.name,
+        registration.format,
+        registration.source,
+        details.schema,
+        details.declared,
+        details.text_schema,
+        details.options,
+        registration.total_rows,
+        registration.partition_rows,
+        details.files,
+        registration.identity,
+        registration.digest,
+        registration.id,
+    )
 
 
 def folder(name: str) -> str:
@@ -240,18 +305,6 @@ def schema_digest(schema: pa.Schema) -> str:
 def describe(field: pa.Field) -> str:
     """A column in words, for messages."""
     return f"{field.name}: {field.type}{'' if field.nullable else ' not null'}"
-
-
-def schema_to_text(schema: pa.Schema) -> str:
-    return base64.b64encode(schema.serialize()).decode("ascii")
-
-
-def schema_from_text(text: str) -> pa.Schema:
-    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
-
-
-def _values(file: InputFile) -> tuple[Any, ...]:
-    return tuple(getattr(file, f.name) for f in fields(file))
 
 
 def _hash(value: object) -> str:

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 from penstock.batch.inputs.build import build, recut
 from penstock.batch.inputs.draft import Draft, Source, differences, discard, make_draft
 from penstock.batch.inputs.files import ensure_unchanged
-from penstock.batch.inputs.model import FORMATS, LAYOUT, Input, document_key, folder
+from penstock.batch.inputs.model import (
+    DETAILS,
+    FORMATS,
+    REGISTRATION,
+    Input,
+    Registration,
+    document_key,
+    folder,
+    input_of,
+    registration_of,
+)
 from penstock.batch.inputs.replaced import outlived, places
 from penstock.core.names import LONGEST, RULE, is_name
 from penstock.errors import CorruptFile, InputChanged, InputError, UsageError
@@ -226,14 +236,9 @@ def _publish(store: Store, storage: Storage, made: Input, *, replace: bool) -> I
 def _replace(
     store: Store, storage: Storage, current: Document | None, made: Input, replaced: Sequence[str]
 ) -> bool:
-    value = _encode(made, storage, replaced)
-    return store.cas(document_key(made.name), current.version if current else 0, value) is not None
-
-
-def _encode(made: Input, storage: Storage, replaced: Sequence[str]) -> bytes:
     """``replaced``: where the files of registrations are that this one replaced."""
-    value = made.document() | {"storage": storage.root} | ({"outlived": list(replaced)} if replaced else {})
-    return json.dumps(value, separators=(",", ":")).encode()
+    value = REGISTRATION.encode(registration_of(made, storage.root, replaced))
+    return store.cas(document_key(made.name), current.version if current else 0, value) is not None
 
 
 def _registered(store: Store, storage: Storage, name: str) -> Input | None:
@@ -243,66 +248,34 @@ def _registered(store: Store, storage: Storage, name: str) -> Input | None:
 
 def _decode(storage: Storage, document: Document, *, tolerant: bool = False) -> Input | None:
     """What is registered; with ``tolerant``, None for an input whose file list is lost."""
-    facts = json.loads(document.value)
+    found = REGISTRATION.decode(document.key, document.value)
     try:
-        return _input(storage, facts)
+        return _input(storage, found)
     except FileNotFoundError:
-        if facts.get("storage", storage.root) != storage.root:
+        if found.storage not in (None, storage.root):
             raise InputError(
-                f"input {facts['name']!r} is registered in the storage {facts['storage']}, "
+                f"input {found.name!r} is registered in the storage {found.storage}, "
                 f"and this is {storage.root}",
                 left="it is as it was",
-                hint=f"name that one, with --storage {facts['storage']} or in penstock.toml",
+                hint=f"name that one, with --storage {found.storage} or in penstock.toml",
             ) from None
         if tolerant:
             return None
         raise CorruptFile(
-            f"{storage.location(facts['details'])}, the file list of input {facts['name']!r}, is missing",
+            f"{storage.location(found.details)}, the file list of input {found.name!r}, is missing",
             hint="register the input again with replace=True",
         ) from None
 
 
-def _check_layout(what: str, found: Mapping[str, Any]) -> None:
-    if (layout := found.get("layout", LAYOUT)) != LAYOUT:
-        raise InputError(
-            f"{what} has layout {layout!r}, and this version of Penstock knows {LAYOUT}",
-            left="it is as it was",
-            hint="upgrade Penstock: a newer version has registered it",
-        )
-
-
-def _details(storage: Storage, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The file list of a registration, if it is the one that was registered: it names files anywhere.
+def _input(storage: Storage, found: Registration) -> Input:
+    """The registration with its file list, if that is the one that was registered: it names files anywhere.
 
     Registrations of earlier releases do not say which that was, and theirs is believed.
     """
-    _check_layout(f"input {facts['name']!r}", facts)
-    data = storage.read(facts["details"])
-    expected = facts.get("details_sha256")
-    if expected is not None and hashlib.sha256(data).hexdigest() != expected:
-        raise _damaged(storage, facts, "is not the one that was registered")
-    try:
-        details: dict[str, Any] = json.loads(data)
-        _check_layout(f"the file list of input {facts['name']!r}", details)
-        if not all(isinstance(file[0], str) for file in details["files"]):
-            raise TypeError("a file without a path")
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise _damaged(storage, facts, f"cannot be read: {error}") from error
-    return details
-
-
-def _input(storage: Storage, facts: Mapping[str, Any]) -> Input:
-    import pyarrow as pa
-
-    details = _details(storage, facts)
-    try:
-        return Input.from_json(facts, details)
-    except (ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
-        raise _damaged(storage, facts, f"cannot be read: {error}") from error
-
-
-def _damaged(storage: Storage, facts: Mapping[str, Any], why: str) -> CorruptFile:
-    return CorruptFile(
-        f"{storage.location(facts['details'])}, the file list of input {facts['name']!r}, {why}",
-        hint="register the input again with replace=True",
-    )
+    data, where = storage.read(found.details), storage.location(found.details)
+    if found.details_sha256 not in (None, hashlib.sha256(data).hexdigest()):
+        raise CorruptFile(
+            f"{where}, the file list of input {found.name!r}, is not the one that was registered",
+            hint="register the input again with replace=True",
+        )
+    return input_of(found, DETAILS.decode(where, data))

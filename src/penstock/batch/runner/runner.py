@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from penstock import __version__
 from penstock.batch import inputs
 from penstock.batch.inputs import Input
-from penstock.batch.inputs.model import schema_to_text
 from penstock.batch.pipeline import DatasetFactory, Pipeline
 from penstock.batch.pipeline.execute import Executor, resources_by_stage
 from penstock.batch.runner.breaker import Breaker
@@ -28,6 +27,7 @@ from penstock.batch.runs.options import RunnerConfig
 from penstock.batch.runs.runs import Run
 from penstock.control.claims import Board, Claim, PartitionState
 from penstock.core.clocks import wall_clock
+from penstock.core.codec import schema_to_text
 from penstock.core.failpoints import reach
 from penstock.errors import (
     CodeChanged,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from penstock.batch.pipeline import Pipeline
 from penstock.batch.runs import layout, manifests
-from penstock.batch.runs.manifests import CheckpointManifest, Fingerprint, SavedTable
+from penstock.batch.runs.manifests import CHECKPOINT, CheckpointManifest, Fingerprint, SavedTable
 from penstock.control.claims import CheckpointRef, Claim
 from penstock.core.failpoints import reach
 from penstock.core.ranges import Range
@@ -48,7 +48,7 @@ def judge(
     """Compare a checkpoint with the pipeline as it is now. The data files are not looked at."""
     path = layout.checkpoint_manifest(run, partition, ref.token, ref.stage, ref.digest)
     try:
-        manifest = CheckpointManifest.decode(manifests.fetch(storage, path, ref.digest))
+        manifest = manifests.fetch(storage, path, ref.digest, CHECKPOINT)
     except CorruptFile as error:
         return Judgement(ref, (f"its manifest is corrupt: {error.what}",))
     if manifest.done > len(pipeline.stages):
@@ -112,7 +112,7 @@ def save(
         onward[name] = files.read(storage, name, flow.schema, records)
     reach("checkpoint.written")
     manifest = CheckpointManifest(claim.range, claim.token, done, fingerprint.upto(done), saved)
-    data = manifest.encode()
+    data = CHECKPOINT.encode(manifest)
     digest = manifests.digest(data)
     storage.write(layout.checkpoint_manifest(run, claim.range, claim.token, done - 1, digest), data)
     return CheckpointRef(done - 1, claim.token, digest), saved, onward

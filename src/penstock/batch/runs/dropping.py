@@ -7,8 +7,6 @@ then its files and documents, and the note last. A process that dies in between 
 
 from __future__ import annotations
 
-import json
-
 from penstock.batch import inputs
 from penstock.batch.runs import gc, layout, runs
 from penstock.batch.runs.runs import Run
@@ -48,7 +46,7 @@ def finish(store: Store, storage: Storage, run: Run) -> None:
 def half_dropped(store: Store) -> list[Run]:
     """Runs whose drop began and did not come to its end."""
     noted = [
-        Run.from_json(json.loads(document.value))
+        runs.RUN.decode(document.key, document.value)
         for document in store.scan("runs/")
         if document.key.endswith("/dropped")
     ]
@@ -81,7 +79,7 @@ def _drop_input(store: Store, storage: Storage, run: Run, table: str, name: str)
 
 def _forget(store: Store, run: Run) -> None:
     _record(store, run)
-    store.cas(_note(run), 0, json.dumps(run.to_json()).encode())
+    store.cas(_note(run), 0, runs.RUN.encode(run))
     while True:
         try:
             document = _record(store, run)
@@ -99,7 +97,7 @@ def _record(store: Store, run: Run) -> Document:
         raise RunError(
             f"run {run.name!r} was removed meanwhile", left="nothing was removed", hint="penstock runs ls"
         )
-    if json.loads(document.value).get("id") != run.id:
+    if runs.RUN.decode(document.key, document.value).id != run.id:
         raise RunError(
             f"run {run.name!r} was removed meanwhile, and another one of this name was started",
             left="nothing was removed",

@@ -7,7 +7,7 @@ from functools import partial
 
 from penstock.batch import inputs
 from penstock.batch.runs import layout, manifests, runs
-from penstock.batch.runs.manifests import CheckpointManifest, OutputManifest
+from penstock.batch.runs.manifests import CHECKPOINT, OUTPUT
 from penstock.batch.runs.runs import Run
 from penstock.control.claims import Board, CheckpointRef, PartitionState, PartitionView
 from penstock.core.ranges import Range
@@ -89,7 +89,7 @@ class _Kept:
         if view.state is PartitionState.COMPLETED:
             path = layout.output_manifest(run.key, view.range, view.token, view.digest)
             self._files.add(path)
-            manifest = OutputManifest.decode(manifests.fetch(self._storage, path, view.digest))
+            manifest = manifests.fetch(self._storage, path, view.digest, OUTPUT)
             self._output |= {f.path for t in manifest.tables.values() for f in t.files}
             return
         for ref in view.checkpoints:
@@ -101,7 +101,7 @@ class _Kept:
         path = layout.checkpoint_manifest(self._run.key, partition, ref.token, ref.stage, ref.digest)
         self._files.add(path)
         try:
-            manifest = CheckpointManifest.decode(manifests.fetch(self._storage, path, ref.digest))
+            manifest = manifests.fetch(self._storage, path, ref.digest, CHECKPOINT)
         except CorruptFile:
             # Its next owner sets it aside; until then nobody knows which files are its own.
             self._folders.append(layout.claim_folder(self._run.key, partition, ref.token) + "/")

@@ -6,20 +6,19 @@ recorded is never believed.
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
-import pyarrow as pa
+import pyarrow as pa  # noqa: TC002 - the codec looks at annotations
 
+from penstock.core.codec import SORTED, DocumentFormat, Members, plain
 from penstock.core.ranges import Range
 from penstock.errors import CorruptFile
 from penstock.storage import FileRecord, Storage
 
-FORMAT = 1
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +32,6 @@ class SavedTable:
     @property
     def rows(self) -> int:
         return sum(f.rows for f in self.files)
-
-    def to_json(self) -> dict[str, Any]:
-        schema = base64.b64encode(self.schema.serialize().to_pybytes()).decode()
-        return {"schema": schema, "input": self.input, "files": [f.to_json() for f in self.files]}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> SavedTable:
-        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(value["schema"])))
-        return cls(schema, tuple(map(FileRecord.from_json, value["files"])), value["input"])
 
 
 class StagePrint(NamedTuple):
@@ -66,20 +56,6 @@ class Fingerprint:
     """Schema id of every output table; a checkpoint does not depend on them."""
     engine: Mapping[str, str] = field(default_factory=dict)
     """Versions that results depend on; what is not known of one of two results is not compared."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "inputs": dict(self.inputs),
-            "stages": [list(s) for s in self.stages],
-            "factory": self.factory,
-            "outputs": dict(self.outputs),
-            "engine": dict(self.engine),
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Fingerprint:
-        stages = tuple(StagePrint(*s) for s in value["stages"])
-        return cls(value["inputs"], stages, value["factory"], value["outputs"], value.get("engine", {}))
 
     def upto(self, done: int) -> Fingerprint:
         """The part that decides about the first ``done`` stages."""
@@ -122,30 +98,6 @@ class CheckpointManifest:
     fingerprint: Fingerprint
     tables: Mapping[str, SavedTable]
 
-    def encode(self) -> bytes:
-        return _dump(
-            {
-                "format": FORMAT,
-                "kind": "checkpoint",
-                "partition": str(self.partition),
-                "token": self.token,
-                "done": self.done,
-                "fingerprint": self.fingerprint.to_json(),
-                "tables": {name: table.to_json() for name, table in self.tables.items()},
-            }
-        )
-
-    @classmethod
-    def decode(cls, data: bytes) -> CheckpointManifest:
-        value = _load(data, "checkpoint")
-        return cls(
-            Range.parse(value["partition"]),
-            value["token"],
-            value["done"],
-            Fingerprint.from_json(value["fingerprint"]),
-            {name: SavedTable.from_json(table) for name, table in value["tables"].items()},
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class OutputManifest:
@@ -161,35 +113,47 @@ class OutputManifest:
     tables: Mapping[str, SavedTable]
 
     def encode(self) -> bytes:
-        return _dump(
-            {
-                "format": FORMAT,
-                "kind": "output",
-                "partition": str(self.partition),
-                "token": self.token,
-                "instance": self.instance,
-                "resumed_at": self.resumed_at,
-                "seconds": round(self.seconds, 3),
-                "fingerprint": self.fingerprint.to_json(),
-                "tables": {name: table.to_json() for name, table in self.tables.items()},
-            }
-        )
+        return OUTPUT.encode(self)
 
     @classmethod
     def decode(cls, data: bytes) -> OutputManifest:
-        value = _load(data, "output")
-        return cls(
-            Range.parse(value["partition"]),
-            value["token"],
-            value["instance"],
-            value["resumed_at"],
-            value["seconds"],
-            Fingerprint.from_json(value["fingerprint"]),
-            {name: SavedTable.from_json(table) for name, table in value["tables"].items()},
-        )
+        return OUTPUT.decode("what should be a manifest", data)
 
 
-def fetch(storage: Storage, path: str, expected: str) -> bytes:
+def complete(fingerprint: Members) -> Members:
+    """A fingerprint as it is written now: versions of the engine were not always kept."""
+    return {"engine": {}, **fingerprint}
+
+
+def _format(manifest: type[T], kind: str) -> DocumentFormat[T]:
+    def pack(found: Members) -> Members:
+        seconds = {"seconds": round(found["seconds"], 3)} if "seconds" in found else {}
+        return {**found, **seconds, "kind": kind, "partition": str(Range(**found["partition"]))}
+
+    def unpack(found: Members) -> Members:
+        if found["kind"] != kind:
+            raise ValueError(f"it is the manifest of another kind: {found['kind']}")
+        partition = plain(Range.parse(found["partition"]))
+        return {**found, "partition": partition, "fingerprint": complete(found["fingerprint"])}
+
+    return DocumentFormat(
+        manifest,
+        f"the manifest of a {kind}",
+        # A digest of the bytes is kept in the store.
+        text=SORTED,
+        ignores_unknown=True,
+        pack=pack,
+        unpack=unpack,
+        # A checkpoint that this version cannot read is computed again.
+        refusal=CorruptFile,
+    )
+
+
+CHECKPOINT = _format(CheckpointManifest, "checkpoint")
+OUTPUT = _format(OutputManifest, "output")
+
+
+def fetch(storage: Storage, path: str, expected: str, kind: DocumentFormat[T]) -> T:
     """Read a manifest back; `CorruptFile` unless it is the one with this digest."""
     try:
         data = storage.read(path)
@@ -197,26 +161,8 @@ def fetch(storage: Storage, path: str, expected: str) -> bytes:
         raise CorruptFile(f"{storage.location(path)} is missing") from None
     if digest(data) != expected:
         raise CorruptFile(f"{storage.location(path)} is not the manifest that was recorded")
-    return data
+    return kind.decode(storage.location(path), data)
 
 
 def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:32]
-
-
-def _dump(value: Mapping[str, Any]) -> bytes:
-    return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
-
-
-def _load(data: bytes, kind: str) -> dict[str, Any]:
-    try:
-        value: dict[str, Any] = json.loads(data)
-        found = (value["format"], value["kind"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptFile(f"not a manifest: {error}") from error
-    if found != (FORMAT, kind):
-        raise CorruptFile(
-            f"the manifest is {found[1]} format {found[0]}, expected {kind} format {FORMAT}",
-            hint="upgrade Penstock if a newer version wrote it",
-        )
-    return value

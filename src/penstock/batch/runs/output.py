@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.batch.inputs.model import schema_from_text
 from penstock.batch.runs import layout, manifests, runs
 from penstock.batch.runs.manifests import OutputManifest
 from penstock.batch.runs.runs import Run
 from penstock.control.claims import Board, PartitionState
 from penstock.core.arrow_data import sound
+from penstock.core.codec import schema_from_text
 from penstock.core.durable import sync_folder
 from penstock.errors import CorruptFile, RunError, UsageError
 from penstock.spark import files as spark_files
@@ -65,7 +65,7 @@ class Output:
         """One for each completed partition, in row order."""
         for view in self._board.partitions(states={PartitionState.COMPLETED}):
             path = layout.output_manifest(self.run.key, view.range, view.token, view.digest)
-            yield OutputManifest.decode(manifests.fetch(self._storage, path, view.digest))
+            yield manifests.fetch(self._storage, path, view.digest, manifests.OUTPUT)
 
     def files(self, table: str) -> list[FileRecord]:
         """The published files of a table, in row order."""

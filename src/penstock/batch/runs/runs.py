@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from penstock.batch.runs.manifests import Fingerprint
+from penstock.batch.runs.manifests import Fingerprint, complete
 from penstock.control.claims import Board, PartitionState, PartitionSummary, register
+from penstock.core.codec import SPACED, DocumentFormat, Members, renamed
 from penstock.core.names import RULE, is_name
 from penstock.errors import CodeChanged, RunError, RunMismatch, UsageError
 from penstock.spark.files import Format
 from penstock.storage import Storage
 from penstock.store import Store
 
-FORMAT = 1
 _ACCEPTED = 8
 
 
@@ -53,59 +51,6 @@ class Run:
     named_by_id: bool = True
     """All its output folders carry its id; of older runs some do not."""
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "format": FORMAT,
-            "run": self.name,
-            "id": self.id,
-            "pipeline": self.pipeline,
-            "inputs": dict(self.inputs),
-            "registered": dict(self.registered),
-            "total_rows": self.total_rows,
-            "partition_rows": self.partition_rows,
-            "outputs": list(self.outputs),
-            "output": self.output,
-            "output_format": self.output_format,
-            "fingerprint": self.fingerprint.to_json(),
-            "storage": self.storage,
-            "created": self.created,
-            "keeps_rows": list(self.keeps_rows),
-            "accepted": [f.to_json() for f in self.accepted],
-            "schemas": dict(self.schemas),
-            "source": self.source,
-            "registrations": dict(self.registrations),
-            "named_by_id": self.named_by_id,
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Run:
-        if value.get("format") != FORMAT:
-            raise RunError(
-                f"run {value.get('run')!r} has format {value.get('format')}, expected {FORMAT}",
-                hint="upgrade Penstock if a newer version made it, else finish it with the one that did",
-            )
-        return cls(
-            name=value["run"],
-            id=value["id"],
-            pipeline=value["pipeline"],
-            inputs=value["inputs"],
-            registered=value["registered"],
-            total_rows=value["total_rows"],
-            partition_rows=value["partition_rows"],
-            outputs=tuple(value["outputs"]),
-            output=value["output"],
-            output_format=value["output_format"],
-            fingerprint=Fingerprint.from_json(value["fingerprint"]),
-            storage=value["storage"],
-            created=value["created"],
-            keeps_rows=tuple(value["keeps_rows"]),
-            accepted=tuple(Fingerprint.from_json(f) for f in value["accepted"]),
-            schemas=value.get("schemas", {}),
-            source=value["source"],
-            registrations=value.get("registrations", {}),
-            named_by_id=value.get("named_by_id", False),
-        )
-
     @property
     def key(self) -> str:
         """What the run's documents and files in storage stand under."""
@@ -119,6 +64,25 @@ class Run:
     @property
     def output_storage(self) -> Storage:
         return Storage(self.output)
+
+
+def _read(found: Members) -> Members:
+    accepted = [complete(each) for each in found["accepted"]]
+    fingerprint = complete(found["fingerprint"])
+    return {**_named(found), "fingerprint": fingerprint, "accepted": accepted}
+
+
+_named = renamed("run", "name")
+RUN = DocumentFormat(
+    Run,
+    "the record of a run",
+    text=SPACED,
+    later={"schemas": {}, "registrations": {}, "named_by_id": False},
+    ignores_unknown=True,
+    pack=renamed("name", "run"),
+    unpack=_read,
+    refusal=RunError,
+)
 
 
 def key(name: str) -> str:
@@ -138,7 +102,7 @@ def check_name(name: str) -> str:
 
 def find(store: Store, name: str) -> Run | None:
     document = store.get(key(check_name(name)))
-    return Run.from_json(json.loads(document.value)) if document else None
+    return RUN.decode(document.key, document.value) if document else None
 
 
 def load(store: Store, name: str) -> Run:
@@ -156,7 +120,7 @@ def load(store: Store, name: str) -> Run:
 
 def every(store: Store) -> list[Run]:
     """All runs, by name."""
-    return [Run.from_json(json.loads(d.value)) for d in store.scan("runs/") if d.key.endswith("/run")]
+    return [RUN.decode(d.key, d.value) for d in store.scan("runs/") if d.key.endswith("/run")]
 
 
 def summary(store: Store, run: Run) -> PartitionSummary | None:
@@ -193,17 +157,13 @@ def start(store: Store, wanted: Run, *, max_failures: int, accept_changed_code: 
     # stands under an id that nobody else will use.
     if store.get(key(check_name(wanted.name))) is None:
         register(store, wanted.key, wanted.total_rows, wanted.partition_rows, max_failures)
-        store.cas(key(wanted.name), 0, _encode(wanted))
+        store.cas(key(wanted.name), 0, RUN.encode(wanted))
     run = load(store, wanted.name)
     _check_same(run, wanted)
     board = register(store, run.key, run.total_rows, run.partition_rows, max_failures)
     if reasons := run.fingerprint.differences(wanted.fingerprint):
         run = _changed_code(store, run, wanted, board, reasons, accept_changed_code)
     return run, board
-
-
-def _encode(run: Run) -> bytes:
-    return json.dumps(run.to_json()).encode()
 
 
 def _check_same(run: Run, wanted: Run) -> None:
@@ -246,7 +206,7 @@ def _changed_code(store: Store, run: Run, wanted: Run, board: Board, reasons: li
             "--accept-changed-code",
         )
     document = store.get(key(run.name))
-    if document is None or Run.from_json(json.loads(document.value)) != run:
+    if document is None or RUN.decode(document.key, document.value) != run:
         return _again(store, wanted, run.name)
     adopted = replace(
         run,
@@ -256,7 +216,7 @@ def _changed_code(store: Store, run: Run, wanted: Run, board: Board, reasons: li
         keeps_rows=wanted.keeps_rows,
         accepted=(*run.accepted, run.fingerprint)[-_ACCEPTED:] if completed else run.accepted,
     )
-    if store.cas(document.key, document.version, _encode(adopted)) is None:
+    if store.cas(document.key, document.version, RUN.encode(adopted)) is None:
         return _again(store, wanted, run.name)
     # Whoever still works with the old code loses its claims now, and gives back what it claims from
     # now on, because it looks at this document after each claim.

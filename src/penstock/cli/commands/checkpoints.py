@@ -11,6 +11,7 @@ import click
 
 from penstock.cli.context import RANGE, CommandContext, with_context
 from penstock.cli.output import Block, Facts, Grid, amount, count, size
+from penstock.core import codec
 from penstock.errors import CorruptFile, RunError, UnknownPartition
 
 if TYPE_CHECKING:
@@ -49,13 +50,13 @@ class ListedCheckpoint:
             "problem": self.problem or None,
         }
         if self.manifest is not None:
-            value["fingerprint"] = self.manifest.fingerprint.to_json()
+            value["fingerprint"] = codec.plain(self.manifest.fingerprint)
             value["tables"] = {
                 name: {
                     "input": t.input,
                     "rows": t.rows,
                     "fields": {f.name: str(f.type) for f in t.schema},
-                    "files": [f.to_json() for f in t.files],
+                    "files": codec.plain(t.files),
                 }
                 for name, t in self.manifest.tables.items()
             }
@@ -150,7 +151,6 @@ def show(context: CommandContext, run: str, rows: Range, stage: int | None) -> N
 
 def _of(run: Run, view: PartitionView) -> list[ListedCheckpoint]:
     from penstock.batch.runs import layout, manifests
-    from penstock.batch.runs.manifests import CheckpointManifest
     from penstock.storage import Storage
 
     storage = Storage(run.storage)
@@ -158,7 +158,7 @@ def _of(run: Run, view: PartitionView) -> list[ListedCheckpoint]:
     for ref in sorted(view.checkpoints, key=lambda r: r.stage):
         path = layout.checkpoint_manifest(run.key, view.range, ref.token, ref.stage, ref.digest)
         try:
-            manifest = CheckpointManifest.decode(manifests.fetch(storage, path, ref.digest))
+            manifest = manifests.fetch(storage, path, ref.digest, manifests.CHECKPOINT)
             found.append(ListedCheckpoint(view.range, ref, manifest))
         except CorruptFile as error:
             found.append(ListedCheckpoint(view.range, ref, None, error.what))

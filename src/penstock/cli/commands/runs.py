@@ -98,7 +98,9 @@ def _state(summary: PartitionSummary | None) -> str:
 
 
 def _json(run: Run, summary: PartitionSummary | None) -> dict[str, Any]:
-    return {**run.to_json(), "state": _state(summary), "partitions": plain(summary)}
+    from penstock.batch.runs.runs import RUN
+
+    return {**RUN.members(run), "state": _state(summary), "partitions": plain(summary)}
 
 
 @dataclass(frozen=True, slots=True)

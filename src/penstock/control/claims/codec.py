@@ -20,6 +20,7 @@ from penstock.control.claims.model import (
     PartitionState,
     Shard,
 )
+from penstock.core.codec import UPGRADE
 from penstock.core.ranges import Range
 from penstock.errors import CorruptFile
 
@@ -84,8 +85,14 @@ def _brief(begin: int, end: int, code: str, *rest: Any) -> Brief:
 def _split(data: bytes) -> tuple[tuple[int, int, int], list[str], list[str]]:
     header, *lines = data.decode().split("\n")
     found, begin, end, grid, count = json.loads(header)
+    if type(found) is int and found > FORMAT:
+        raise CorruptFile(
+            f"a shard document of the store has format {found}, "
+            f"and this version of Penstock knows format {FORMAT}",
+            hint=UPGRADE,
+        )
     if found != FORMAT:
-        raise ValueError(f"it has format {found}, this version of Penstock knows {FORMAT}")
+        raise ValueError(f"its format is {found!r}")
     if len(lines) < count:
         raise ValueError(f"it has {len(lines)} of {count} records")
     return (begin, end, grid), lines[:count], lines[count:]
@@ -98,7 +105,7 @@ def _readable() -> Iterator[None]:
     except (ValueError, LookupError, TypeError) as error:
         raise CorruptFile(
             f"a shard document of the store cannot be read: {error}",
-            hint="upgrade Penstock if the store was written by a newer version, else restore the store",
+            hint="restore the store",
         ) from error
 
 

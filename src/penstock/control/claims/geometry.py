@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
+from penstock.core.codec import SPACED, DocumentFormat
 from penstock.core.ranges import Range
 from penstock.errors import CorruptFile, RunError, RunMismatch, UsageError
 from penstock.store.base import Store
@@ -62,14 +62,35 @@ class Geometry:
         return shard
 
 
-_FORMAT = 1
+@dataclass(frozen=True, slots=True)
+class BoardDocument:
+    """What is fixed for the partitions of a run."""
+
+    total_rows: int
+    partition_rows: int
+    max_failures: int
+
+    @property
+    def geometry(self) -> Geometry:
+        return Geometry(self.total_rows, self.partition_rows)
+
+
+BOARD = DocumentFormat(
+    BoardDocument,
+    "the board of a run",
+    text=SPACED,
+    ignores_unknown=True,
+    hint="restore the store",
+    refusal=CorruptFile,
+)
 
 
 def create_board(store: Store, run: str, geometry: Geometry, max_failures: int) -> None:
     """Write the document unless it is there; `RunMismatch` if it is there with another geometry."""
     if max_failures < 1:
         raise UsageError(f"{max_failures} is no number of failures to allow", hint="allow at least 1")
-    if store.cas(_board_key(run), 0, _encode_board(geometry, max_failures)) is not None:
+    document = BoardDocument(geometry.total_rows, geometry.partition_rows, max_failures)
+    if store.cas(_board_key(run), 0, BOARD.encode(document)) is not None:
         return
     existing, _ = read_board(store, run)
     if existing != geometry:
@@ -86,33 +107,10 @@ def read_board(store: Store, run: str) -> tuple[Geometry, int]:
     document = store.get(_board_key(run))
     if document is None:
         raise RunError(f"there is no run {run!r} in {store.url}", hint="see `penstock runs ls`")
-    return _decode_board(run, document.value)
+    return BOARD.read(document.key, document.value, lambda found: (found.geometry, found.max_failures))
 
 
 def _board_key(run: str) -> str:
     if not run or "/" in run or not run.isprintable():
         raise UsageError(f"{run!r} cannot name a run", hint="use letters, digits, dots and dashes")
     return f"runs/{run}/board"
-
-
-def _encode_board(geometry: Geometry, max_failures: int) -> bytes:
-    value = {
-        "format": _FORMAT,
-        "total_rows": geometry.total_rows,
-        "partition_rows": geometry.partition_rows,
-        "max_failures": max_failures,
-    }
-    return json.dumps(value).encode()
-
-
-def _decode_board(run: str, data: bytes) -> tuple[Geometry, int]:
-    try:
-        value = json.loads(data)
-        if value["format"] != _FORMAT:
-            raise ValueError(f"it has format {value['format']}, this version of Penstock knows {_FORMAT}")
-        return Geometry(value["total_rows"], value["partition_rows"]), value["max_failures"]
-    except (ValueError, LookupError, TypeError) as error:
-        raise CorruptFile(
-            f"the board of run {run!r} cannot be read: {error}",
-            hint="upgrade Penstock if the store was written by a newer version, else restore the store",
-        ) from error

@@ -10,9 +10,7 @@ import hmac
 import secrets
 import stringprep
 import unicodedata
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from penstock.errors import UsageError
 
@@ -56,19 +54,6 @@ class Verifier:
         """Whether this is the password. Takes the same time either way."""
         again = Verifier.of(password, salt=self.salt, iterations=self.iterations)
         return hmac.compare_digest(again.stored_key, self.stored_key)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "salt": self.salt.hex(),
-            "iterations": self.iterations,
-            "stored_key": self.stored_key.hex(),
-            "server_key": self.server_key.hex(),
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Verifier:
-        salt, stored, server = (bytes.fromhex(value[name]) for name in ("salt", "stored_key", "server_key"))
-        return cls(salt, int(value["iterations"]), stored, server)
 
 
 def mock(secret: bytes, name: str) -> Verifier:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.core.clocks import wall_clock
+from penstock.core.codec import SPACED, DocumentFormat, Members
 from penstock.core.names import RULE, is_name
 from penstock.errors import CorruptFile, UsageError
 from penstock.server.access.passwords import Verifier, check
 from penstock.server.base import User
 from penstock.store.base import Document, Store
 
-FORMAT = 1
 PREFIX = "gateway/users/"
 SIGNING = "gateway/secret"
 LONGEST_NAME = 63
@@ -58,6 +57,40 @@ class Account:
         }
 
 
+def _written(found: Members) -> Members:
+    verifier = found["verifier"]
+    return {
+        "name": found["name"],
+        "admin": found["admin"],
+        "writes": found["writes"],
+        "schemas": None if found["schemas"] is None else sorted(found["schemas"]),
+        "enabled": found["enabled"],
+        "password": verifier and {n: v.hex() if isinstance(v, bytes) else v for n, v in verifier.items()},
+        "created": found["created"],
+    }
+
+
+def _read(found: Members) -> Members:
+    password = found.pop("password")
+    return {**found, "verifier": password and {n: _bytes(n, v) for n, v in password.items()}}
+
+
+def _bytes(name: str, value: Any) -> Any:
+    return value if name == "iterations" else bytes.fromhex(value)
+
+
+ACCOUNT = DocumentFormat(
+    Account,
+    "a user",
+    text=SPACED,
+    ignores_unknown=True,
+    pack=_written,
+    unpack=_read,
+    hint="drop the user and add it again",
+    refusal=CorruptFile,
+)
+
+
 class Users:
     """The users of a store. Safe for many threads and processes; raises `UsageError` for what cannot be."""
 
@@ -77,7 +110,7 @@ class Users:
         verifier = None if password is None else Verifier.of(check(password))
         granted = None if schemas is None else frozenset(schemas)
         account = Account(check_name(name), verifier, admin, writes, granted, True, wall_clock())
-        if self._store.cas(PREFIX + name, 0, _encode(account)) is None:
+        if self._store.cas(PREFIX + name, 0, ACCOUNT.encode(account)) is None:
             raise UsageError(f"user {name!r} exists", hint=f"`penstock users alter {name}` changes it")
         return account
 
@@ -115,7 +148,7 @@ class Users:
         while True:
             document = self._document(name)
             after = change(_decode(document))
-            if self._store.cas(document.key, document.version, _encode(after)) is not None:
+            if self._store.cas(document.key, document.version, ACCOUNT.encode(after)) is not None:
                 return after
 
     def drop(self, name: str, *, last: bool = False) -> Account:
@@ -169,33 +202,5 @@ def check_name(name: str) -> str:
     return name
 
 
-def _encode(account: Account) -> bytes:
-    value = {
-        "format": FORMAT,
-        **account.to_json(),
-        "writes": account.writes,
-        "schemas": None if account.schemas is None else sorted(account.schemas),
-        "password": account.verifier.to_json() if account.verifier else None,
-    }
-    return json.dumps(value).encode()
-
-
 def _decode(document: Document) -> Account:
-    try:
-        value = json.loads(document.value)
-        if value["format"] != FORMAT:
-            raise ValueError(f"format {value['format']}")
-        return Account(
-            name=value["name"],
-            verifier=Verifier.from_json(value["password"]) if value["password"] else None,
-            admin=bool(value["admin"]),
-            writes=bool(value["writes"]),
-            schemas=None if value["schemas"] is None else frozenset(value["schemas"]),
-            enabled=bool(value["enabled"]),
-            created=value["created"],
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptFile(
-            f"{document.key} in the store is no user of this version: {error}",
-            hint="upgrade Penstock if a newer version made it, else drop it and add it again",
-        ) from error
+    return ACCOUNT.decode(document.key, document.value)

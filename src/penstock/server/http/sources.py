@@ -109,8 +109,8 @@ class StoreSources(Sources):
 
 
 def _run_json(run: Run, summary: PartitionSummary | None) -> dict[str, Any]:
-    from penstock.batch.runs.runs import state_of
+    from penstock.batch.runs.runs import RUN, state_of
 
-    told = run.to_json()
+    told = RUN.members(run)
     told |= {name: shown_url(told[name]) for name in ("output", "storage")}
     return {**told, "state": state_of(summary), "partitions": plain(summary)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.batch import inputs
 from penstock.batch.runs import layout, manifests, runs
-from penstock.batch.runs.manifests import CheckpointManifest, SavedTable
+from penstock.batch.runs.manifests import CHECKPOINT, CheckpointManifest, SavedTable
 from penstock.batch.runs.runs import Run
 from penstock.control.claims import Board, CheckpointRef, PartitionView
 from penstock.core.names import is_name
@@ -114,7 +114,7 @@ def _newest(store: Store, run: Run, stage: int) -> list[tuple[Range, CheckpointM
 def _read(storage: Storage, run: Run, view: PartitionView, ref: CheckpointRef) -> CheckpointManifest | None:
     path = layout.checkpoint_manifest(run.key, view.range, ref.token, ref.stage, ref.digest)
     try:
-        return CheckpointManifest.decode(manifests.fetch(storage, path, ref.digest))
+        return manifests.fetch(storage, path, ref.digest, CHECKPOINT)
     except CorruptFile:
         return None
 

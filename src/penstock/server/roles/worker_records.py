@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from penstock.core.clocks import wall_clock
+from penstock.core.codec import SPACED, plain, typed
 from penstock.errors import CorruptFile, LeadershipLost
 from penstock.server.roles.workers import Worker
 from penstock.store.base import Store
@@ -59,7 +60,7 @@ class WorkerBoard:
             self._coordinator,
             self._token,
         )
-        value = json.dumps(asdict(view)).encode()
+        value = SPACED.encode(plain(view)).encode()
         key = _WORKERS + offer.id
         while True:
             found = self._store.get(key)
@@ -101,6 +102,6 @@ def renew_join_token(store: Store) -> str:
 
 def _view(key: str, value: bytes) -> WorkerView:
     try:
-        return WorkerView(**json.loads(value))
-    except (ValueError, TypeError) as error:
+        return typed(WorkerView, json.loads(value))
+    except ValueError as error:
         raise CorruptFile(f"document {key} of the store cannot be read: {error}") from error

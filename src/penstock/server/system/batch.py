@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.batch.runs import layout, manifests
 from penstock.batch.runs import runs as registry
-from penstock.batch.runs.manifests import CheckpointManifest
+from penstock.batch.runs.manifests import CHECKPOINT, CheckpointManifest
 from penstock.batch.runs.runs import Run
 from penstock.config import shown_url
 from penstock.control.claims import Board, PartitionState
@@ -107,6 +107,6 @@ def _boards(store: Store) -> Iterator[tuple[Run, Board]]:
 
 def _manifest(storage: Storage, path: str, digest: str) -> tuple[CheckpointManifest | None, str | None]:
     try:
-        return CheckpointManifest.decode(manifests.fetch(storage, path, digest)), None
+        return manifests.fetch(storage, path, digest, CHECKPOINT), None
     except CorruptFile as error:
         return None, error.what

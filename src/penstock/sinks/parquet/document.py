@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple, Self, TypeVar
-
-import pyarrow as pa
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 from penstock.config import shown_url
+from penstock.core.codec import DocumentFormat, schema_from_text
 from penstock.errors import CorruptFile
 from penstock.sinks.base import Mode
 from penstock.sinks.parquet.manifests import Levels, ManifestNode, Manifests
 from penstock.storage import Storage
 from penstock.store import Store
 from penstock.streams.layout import Layout, group_of, grouped
-from penstock.streams.model import checked
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T = TypeVar("T")
-
-_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +33,7 @@ class TableShape:
 
     @property
     def arrow(self) -> pa.Schema:
-        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.schema)))
-
-    @staticmethod
-    def encode(schema: pa.Schema) -> str:
-        return base64.b64encode(schema.serialize().to_pybytes()).decode()
+        return schema_from_text(self.schema)
 
     def differences(self, now: TableShape) -> list[str]:
         """Why rows of the shape ``now`` do not belong into the same table, in words; empty if they do."""
@@ -67,22 +60,15 @@ class TableState:
     ended: bool = False
     levels: Levels = ()
 
-    def encode(self) -> bytes:
-        return json.dumps({"format": _FORMAT, **asdict(self)}, separators=(",", ":")).encode()
-
-    @classmethod
-    def decode(cls, key: str, value: bytes) -> Self:
-        found: dict[str, Any] = checked(key, json.loads(value))
-        shape = TableShape(**{**found["shape"], "keys": tuple(found["shape"]["keys"])})
-        levels = tuple(tuple(ManifestNode(*node) for node in nodes) for nodes in found["levels"])
-        return cls(**{**found, "shape": shape, "levels": levels})
-
     def replaced(self, node: ManifestNode, keep: int) -> tuple[TableState, tuple[ManifestNode, ...]]:
         """The table with a batch that holds all of it: the newest ``keep`` stay, the others are let go."""
         nodes = (*(self.levels[0] if self.levels else ()), node)
         kept = nodes[-keep:]
         first = self.first if len(nodes) <= keep else kept[0].since
         return replace(self, levels=(kept,), first=first), nodes[:-keep]
+
+
+TABLE = DocumentFormat(TableState, "the document of a table")
 
 
 class TableVersion(NamedTuple):
@@ -127,7 +113,7 @@ class TablePlace:
 
     def read(self) -> TableVersion | None:
         found = self.store.get(self.key)
-        return TableVersion(TableState.decode(self.key, found.value), found.version) if found else None
+        return TableVersion(TABLE.decode(self.key, found.value), found.version) if found else None
 
     def steadily(self, found: TableVersion, read: Callable[[TableState], T]) -> T:
         """Read the files of a table while it may change: a manifest that is gone may have been folded."""

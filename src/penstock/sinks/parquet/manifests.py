@@ -9,13 +9,13 @@ so that a reader opens few files, and refers to the nodes where they are many.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass
+from typing import NamedTuple
 
+from penstock.core.codec import DocumentFormat
 from penstock.storage import FileRecord, Storage
 from penstock.streams.layout import group_of, grouped
 from penstock.streams.model import Pointer
@@ -25,7 +25,6 @@ FAN = 16
 COPIED = 4096
 """A node holds the entries of its batches if they have at most so many files."""
 
-_FORMAT = 1
 _READERS = 8
 _NAME = re.compile(r"(?:^|/)\.?\d+-\d{16}-(\d{16})-[0-9a-f]{16}\.json")
 
@@ -39,13 +38,6 @@ class BatchEntry:
     token: int
     files: tuple[FileRecord, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "files": [file.to_json() for file in self.files]}
-
-    @classmethod
-    def from_json(cls, found: dict[str, Any]) -> Self:
-        return cls(**{**found, "files": tuple(map(FileRecord.from_json, found["files"]))})
-
 
 class ManifestNode(NamedTuple):
     """A manifest in storage: the batches from ``first`` to ``last``, of the epochs ``since`` to ``until``."""
@@ -58,6 +50,16 @@ class ManifestNode(NamedTuple):
     files: int
     sha256: str
 
+
+@dataclass(frozen=True, slots=True)
+class ManifestFile:
+    """What is in a manifest: the nodes that it refers to, or the entries of its batches."""
+
+    nodes: tuple[ManifestNode, ...]
+    entries: tuple[BatchEntry, ...]
+
+
+MANIFEST = DocumentFormat(ManifestFile, "a manifest of a table")
 
 Levels = tuple[tuple[ManifestNode, ...], ...]
 """The nodes that a table refers to itself, by level. Those of higher levels are about older batches."""
@@ -123,8 +125,8 @@ class Manifests:
         return ManifestsRead(frozenset(seen), tuple(item for item in items if isinstance(item, BatchEntry)))
 
     def _open(self, node: ManifestNode) -> list[ManifestNode | BatchEntry]:
-        body = Pointer(self.path(node), node.sha256).read(self._storage)
-        return [*(ManifestNode(*each) for each in body["nodes"]), *map(BatchEntry.from_json, body["entries"])]
+        found = Pointer(self.path(node), node.sha256).read(self._storage, MANIFEST)
+        return [*found.nodes, *found.entries]
 
     def _write(
         self,
@@ -135,8 +137,7 @@ class Manifests:
         nodes: Sequence[ManifestNode] = (),
         entries: Sequence[BatchEntry] = (),
     ) -> ManifestNode:
-        body = {"format": _FORMAT, "nodes": nodes, "entries": [entry.to_json() for entry in entries]}
-        data = json.dumps(body, separators=(",", ":")).encode()
+        data = MANIFEST.encode(ManifestFile(tuple(nodes), tuple(entries)))
         files = sum(node.files for node in nodes) + sum(len(entry.files) for entry in entries)
         node = ManifestNode(level, *batches, *epochs, files, hashlib.sha256(data).hexdigest())
         self._storage.write(self.path(node), data)

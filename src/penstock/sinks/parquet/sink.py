@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.config import shown_url
+from penstock.core.codec import schema_to_text
 from penstock.core.failpoints import reach
 from penstock.errors import CorruptFile, PenstockError, StaleToken, StreamMismatch, UsageError
 from penstock.sinks.base import Batch, Mode, Sink, Target, Writer, pass_over, repeats
 from penstock.sinks.columns import flow_of
-from penstock.sinks.parquet.document import TablePlace, TableShape, TableState, TableVersion
+from penstock.sinks.parquet.document import TABLE, TablePlace, TableShape, TableState, TableVersion
 from penstock.sinks.parquet.manifests import BatchEntry, ManifestNode, grown
 from penstock.sinks.parquet.sweeping import sweep_recent
 from penstock.spark import files as spark_files
@@ -56,7 +57,7 @@ class ParquetSink(Sink):
         place = TablePlace.of(
             target.store, target.storage, Layout(target.stream, target.id), target.output, location
         )
-        schema = TableShape.encode(target.table.arrow_schema())
+        schema = schema_to_text(target.table.arrow_schema())
         keys = target.keys if target.mode == "update" else ()
         if target.mode == "update" and not keys:
             raise UsageError(
@@ -103,7 +104,7 @@ class _ParquetWriter(Writer):
                     return
             state = replace(found.state, token=self._token) if found else TableState(self._shape, self._token)
             version = found.version if found else 0
-            if self._place.store.cas(self._place.key, version, state.encode()) is not None:
+            if self._place.store.cas(self._place.key, version, TABLE.encode(state)) is not None:
                 return
 
     def write(self, frame: DataFrame, batch: Batch) -> None:
@@ -146,7 +147,7 @@ class _ParquetWriter(Writer):
             ended = state.ended or batch.final
             after = replace(state, token=self._token, batch=entry.batch, epoch=entry.epoch, ended=ended)
             reach("sink.parquet.folded")
-            if self._place.store.cas(self._place.key, found.version, after.encode()) is not None:
+            if self._place.store.cas(self._place.key, found.version, TABLE.encode(after)) is not None:
                 return needless
             found = self._current()
             if self._has(found.state, batch):

@@ -18,8 +18,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.core.codec import DocumentFormat
 from penstock.sources.base import PartName
 from penstock.storage import Storage
 from penstock.streams.ingest.journal_shuffle import JournalShuffle, position_of
@@ -41,6 +43,17 @@ _AGAIN = 600.0
 
 Absent = Mapping[str, Mapping[str, int]]
 """For how many seconds parts were missing, by source."""
+
+
+@dataclass(frozen=True, slots=True)
+class AbsentFile:
+    """What is written down of it."""
+
+    absent: Absent
+
+
+ABSENT = DocumentFormat(AbsentFile, "a list of missing journals", ignores_unknown=True)
+
 Parts = Mapping[PartName, PartState]
 
 
@@ -154,8 +167,7 @@ class Forgetting:
 
 def read_absent(storage: Storage, pointer: Pointer) -> Absent:
     """What `EpochFiles.absent` wrote."""
-    found: Absent = pointer.read(storage)["absent"]
-    return found
+    return pointer.read(storage, ABSENT).absent
 
 
 def absent_of(storage: Storage, standings: Iterable[Standing], sources: Collection[str]) -> Absent:

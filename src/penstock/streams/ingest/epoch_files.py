@@ -6,16 +6,17 @@ import logging
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import count
-from typing import Any
 
 from penstock.journals.shuffle.visibility.coordinator import ShuffleState, SliceReport
 from penstock.sources.base import PartName
 from penstock.storage import Storage
-from penstock.streams.ingest.absent_journals import Absent
-from penstock.streams.ingest.finished_parts import FinishedParts, states_body
+from penstock.streams.ingest.absent_journals import ABSENT, Absent, AbsentFile
+from penstock.streams.ingest.finished_parts import FINISHED, STATES, FinishedParts, StatesFile
+from penstock.streams.ingest.journal_shuffle import REPORT, SESSION, ReportFile, SessionFile
+from penstock.streams.ingest.part_lists import ANNOUNCED, Announced
 from penstock.streams.ingest.task_results import Polled
 from penstock.streams.layout import Layout
-from penstock.streams.model import Brought, PartState, Pointer
+from penstock.streams.model import PORTION, Brought, PartState, Pointer, Portion
 
 _log = logging.getLogger(__name__)
 
@@ -47,10 +48,7 @@ class EpochFiles:
             return known if any(now) else None
         path = self._layout.states_file(epoch, self._member, self._life)
         parts, queues = now
-        body = states_body(parts)
-        if queues:
-            body["queues"] = states_body(queues)["parts"]
-        return Pointer.write(self._storage, path, body)
+        return Pointer.write(self._storage, path, STATES, StatesFile.of(parts, queues))
 
     def finished(
         self, epoch: int, known: Pointer | None, before: FinishedParts, parts: Parts
@@ -60,30 +58,29 @@ class EpochFiles:
             return known, before
         numbers = count()
 
-        def segment(body: Mapping[str, Any]) -> Pointer:
+        def segment(body: StatesFile) -> Pointer:
             path = self._layout.finished_segment(epoch, self._member, self._life, next(numbers))
-            return Pointer.write(self._storage, path, body)
+            return Pointer.write(self._storage, path, STATES, body)
 
         finished_parts = before.extended(parts, self._storage, segment)
         path = self._layout.finished_file(epoch, self._member, self._life)
-        return Pointer.write(self._storage, path, finished_parts.body()), finished_parts
+        return Pointer.write(self._storage, path, FINISHED, finished_parts.index()), finished_parts
 
     def listing(self, epoch: int, found: Listed, forgotten: Collection[PartName] = ()) -> Pointer | None:
         """The parts that nobody knew, and those that nobody need know any more."""
         if not any(found.values()) and not forgotten:
             return None
         path = self._layout.listing(epoch, self._member, self._life)
-        body: dict[str, Any] = {"sources": {name: sorted(parts) for name, parts in found.items() if parts}}
-        if forgotten:
-            body["forgotten"] = sorted([name.source, name.part] for name in forgotten)
-        return Pointer.write(self._storage, path, body)
+        sources = {name: tuple(sorted(parts)) for name, parts in found.items() if parts}
+        names = tuple((name.source, name.part) for name in sorted(forgotten))
+        return Pointer.write(self._storage, path, ANNOUNCED, Announced(sources, names))
 
     def absent(self, epoch: int, known: Pointer | None, before: Absent, now: Absent) -> Pointer | None:
         """For how long parts were missing; the file that is ``known`` if nothing is told anew."""
         if not now or (known is not None and now == before):
             return known if now else None
         path = self._layout.absent_file(epoch, self._member, self._life)
-        return Pointer.write(self._storage, path, {"absent": now})
+        return Pointer.write(self._storage, path, ABSENT, AbsentFile(now))
 
     def portion(
         self, epoch: int, polled: Polled, watermarks: Mapping[str, int], *, tell: bool
@@ -92,7 +89,7 @@ class EpochFiles:
         if not polled.files and not tell:
             return None
         path = self._layout.portion(epoch, self._member, self._life)
-        pointer = Pointer.write(self._storage, path, {"files": [file.to_json() for file in polled.files]})
+        pointer = Pointer.write(self._storage, path, PORTION, Portion(polled.files))
         late = sum(f.record.rows for f in polled.files if f.late)
         rows = sum(f.record.rows for f in polled.files if not f.late)
         size = sum(f.record.bytes for f in polled.files)
@@ -103,12 +100,12 @@ class EpochFiles:
         if not report.files and not report.held and not report.progress.journals:
             return None
         path = self._layout.report_file(epoch, self._member, self._life)
-        return Pointer.write(self._storage, path, {"report": report.to_json()})
+        return Pointer.write(self._storage, path, REPORT, ReportFile(report.to_json()))
 
     def session(self, epoch: int, session: ShuffleState) -> Pointer:
         """Where the shuffle stands."""
         path = self._layout.session_file(epoch, self._member, self._life)
-        return Pointer.write(self._storage, path, {"session": session.to_json()})
+        return Pointer.write(self._storage, path, SESSION, SessionFile(session.to_json()))
 
     def discard(self, epoch: int, kept: Iterable[Pointer]) -> None:
         """Delete what was written for an epoch that will not be, except for what is still referred to.

@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
+from penstock.core.codec import DocumentFormat
 from penstock.errors import BadState, HintNotReached, LineUnfinished, StreamError
 from penstock.journals.format.uuids import Ticker
 from penstock.journals.shuffle.queues.queues import Show
@@ -334,6 +335,24 @@ def journal_sources(sources: Mapping[str, SourceSpec]) -> dict[str, JournalSourc
     return {name: spec.source for name, spec in sources.items() if isinstance(spec.source, JournalSource)}
 
 
+@dataclass(frozen=True, slots=True)
+class ReportFile:
+    """A file with a `SliceReport`, which has a version of its own."""
+
+    report: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFile:
+    """A file with a `ShuffleState`, which has a version of its own."""
+
+    session: Mapping[str, Any]
+
+
+REPORT = DocumentFormat(ReportFile, "a report about journals", ignores_unknown=True)
+SESSION = DocumentFormat(SessionFile, "the state of a shuffle", ignores_unknown=True)
+
+
 def read_session(
     storage: Storage,
     standings: Sequence[Standing],
@@ -350,12 +369,12 @@ def read_session(
         if standing.session is not None:
             session = known.get(standing.session)
             if not isinstance(session, ShuffleState):
-                session = ShuffleState.from_json(standing.session.read(storage)["session"])
+                session = ShuffleState.from_json(standing.session.read(storage, SESSION).session)
             found.append((session, standing.session))
         if standing.report is not None:
             report = known.get(standing.report)
             if not isinstance(report, SliceReport):
-                report = SliceReport.from_json(standing.report.read(storage)["report"])
+                report = SliceReport.from_json(standing.report.read(storage, REPORT).report)
             reports.append(report)
     session, pointer = max(found, key=lambda pair: pair[0].taken, default=(ShuffleState(), None))
     return session, pointer, reports

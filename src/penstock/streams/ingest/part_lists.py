@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+from penstock.core.codec import DocumentFormat
 from penstock.sources.base import PartName
 from penstock.storage import Storage
 from penstock.streams.ingest.finished_parts import FinishedParts, read_stated
@@ -16,6 +17,19 @@ if TYPE_CHECKING:
     from penstock.streams.api.stream import SourceSpec
 
 Parts = Mapping[PartName, PartState]
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """What an instance tells the others: parts that it found, by source, and those to forget."""
+
+    sources: Mapping[str, tuple[str, ...]]
+    forgotten: tuple[tuple[str, str], ...] = ()
+
+
+ANNOUNCED = DocumentFormat(
+    Announced, "a list of parts that were found", omits=("forgotten",), ignores_unknown=True
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +128,10 @@ def announced(
     forgotten: set[PartName] = set()
     for standing in standings:
         if standing.listing is not None:
-            told = standing.listing.read(storage)
-            for source, parts in told["sources"].items():
+            told = standing.listing.read(storage, ANNOUNCED)
+            for source, parts in told.sources.items():
                 union[source] = union.get(source, frozenset()) | frozenset(parts)
-            forgotten.update(PartName(source, part) for source, part in told.get("forgotten", ()))
+            forgotten.update(PartName(source, part) for source, part in told.forgotten)
     return union, frozenset(forgotten)
 
 

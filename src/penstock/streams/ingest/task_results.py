@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from penstock.core.codec import plain, typed
 from penstock.journals.shuffle.queues.run_files import RunFile
 from penstock.journals.shuffle.visibility.frontier import Frontier, reduce
 from penstock.sources.base import PartName
@@ -87,7 +88,7 @@ class TaskResult:
     def encode(self) -> str:
         body = {
             "states": [[n.source, n.part, each.state, each.finished] for n, each in self.states.items()],
-            "files": [file.to_json() for file in self.files],
+            "files": plain(self.files),
             "newest": _by_part(self.newest),
             "taken": self.taken,
             "runs": [file.to_json() for file in self.runs],
@@ -105,7 +106,7 @@ class TaskResult:
         found = json.loads(text)
         return cls(
             {PartName(source, part): PartState(state, done) for source, part, state, done in found["states"]},
-            tuple(RowFile.from_json(each) for each in found["files"]),
+            typed(tuple[RowFile, ...], found["files"]),
             _parts_in(found["newest"]),
             {source: (rows, size) for source, (rows, size) in found["taken"].items()},
             tuple(RunFile.from_json(each) for each in found["runs"]),

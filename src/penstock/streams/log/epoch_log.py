@@ -21,7 +21,7 @@ from penstock.errors import CorruptFile, EpochGone
 from penstock.storage import Storage
 from penstock.store.base import Store
 from penstock.streams.layout import Layout
-from penstock.streams.log.segments import LogDocument, LogSegment, SegmentFiles, merged_from, raised
+from penstock.streams.log.segments import LOG, LogDocument, LogSegment, SegmentFiles, merged_from, raised
 from penstock.streams.log.tail import BrokenChain, Tail, read_chain
 from penstock.streams.model import SCOPE, Epoch, Pointer
 
@@ -202,14 +202,14 @@ class EpochLog:
             after = rule(view)
             if after is None:
                 return view.document
-            if self.store.cas(self.layout.log_key, view.version, after.encode()) is not None:
+            if self.store.cas(self.layout.log_key, view.version, LOG.encode(after)) is not None:
                 return after
 
     def _document(self) -> tuple[LogDocument, int]:
         found = self.store.get(self.layout.log_key)
         if found is None:
             return LogDocument(), 0
-        return LogDocument.decode(found.key, found.value), found.version
+        return LOG.decode(found.key, found.value), found.version
 
     def _follow(self, document: LogDocument, committed: int) -> Tail:
         """The tail up to ``committed``; only records that were not seen before are read."""

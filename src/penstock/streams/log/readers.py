@@ -10,7 +10,6 @@ document first and the holds after it; whoever holds writes the hold first and r
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Iterator, Mapping
@@ -18,15 +17,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from penstock.core.clocks import wall_clock
+from penstock.core.codec import DocumentFormat
 from penstock.core.names import RULE, is_name
 from penstock.errors import EpochGone, PenstockError, SessionLost, StoreUnavailable, StreamError, UsageError
 from penstock.store.base import Document, Session
 from penstock.streams.log.epoch_log import EpochLog, LogView, gone
-from penstock.streams.model import checked
 
 _log = logging.getLogger(__name__)
 
-_FORMAT = 1
 _LONGEST = 250
 TTL = 30.0
 """How long a hold lasts when its process is gone, in seconds."""
@@ -55,6 +53,9 @@ class ReaderPosition:
     at: str = ""
     session: str | None = None
     output: str | None = None
+
+
+POSITION = DocumentFormat(ReaderPosition, "the position of a reader")
 
 
 class ReaderPositions:
@@ -190,7 +191,7 @@ class ReaderPositions:
     def hold_for(self, session: Session, what: str) -> LogView:
         """Keep the files of all that is retained as long as a session lives: the log as it is now."""
         position = ReaderPosition(what, self._log.floor - 1, wall_clock("seconds"), session.id)
-        self._store.cas(self._hold_key(session), 0, _encode(position))
+        self._store.cas(self._hold_key(session), 0, POSITION.encode(position))
         return self._log.view()
 
     def held(self) -> Iterator[ReaderPosition]:
@@ -223,7 +224,7 @@ class ReaderPositions:
             after = replace(
                 wanted, at=wall_clock("seconds"), output=before.output if before else wanted.output
             )
-            written = self._store.cas(key, version, _encode(after))
+            written = self._store.cas(key, version, POSITION.encode(after))
             if written is not None:
                 self._known[key] = after, written
                 return None if before else written
@@ -313,10 +314,5 @@ def _missed(stream: str, reader: str, floor: int) -> EpochGone:
     )
 
 
-def _encode(position: ReaderPosition) -> bytes:
-    body = {name: getattr(position, name) for name in position.__slots__}
-    return json.dumps({"format": _FORMAT, **body}, separators=(",", ":")).encode()
-
-
 def _decode(document: Document) -> ReaderPosition:
-    return ReaderPosition(**checked(document.key, json.loads(document.value)))
+    return POSITION.decode(document.key, document.value)

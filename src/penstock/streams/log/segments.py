@@ -7,21 +7,19 @@ ten million epochs with rows fit into it.
 
 from __future__ import annotations
 
-import json
 import secrets
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from threading import Lock
-from typing import Any, Self
+from typing import Self
 
-from penstock.errors import CorruptFile
+from penstock.core.codec import DocumentFormat, Members
 from penstock.storage import Storage
 from penstock.streams.layout import Layout
-from penstock.streams.model import Epoch, Pointer, checked
+from penstock.streams.model import Epoch, Pointer
 
-_FORMAT = 1
 _CACHED = 4
 
 SMALL = 512
@@ -80,27 +78,40 @@ class LogDocument:
     def size(self) -> int:
         return sum(segment.bytes for segment in self.segments)
 
-    def encode(self) -> bytes:
-        segments = [
-            [s.pointer.path, s.pointer.sha256, s.first, s.last, s.epochs, s.rows, s.bytes]
-            for s in self.segments
-        ]
-        body = {name: getattr(self, name) for name in self.__slots__}
-        body |= {"format": _FORMAT, "segments": segments}
-        return json.dumps(body, separators=(",", ":")).encode()
 
-    @classmethod
-    def decode(cls, key: str, value: bytes) -> Self:
-        try:
-            found: dict[str, Any] = checked(key, json.loads(value))
-            segments = tuple(
-                LogSegment(Pointer(path, sha256), *sums) for path, sha256, *sums in found["segments"]
-            )
-            return cls(**{**found, "segments": segments})
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise CorruptFile(
-                f"the document {key} cannot be read: {error}", hint="restore the store from a backup"
-            ) from error
+def _flat(found: Members) -> Members:
+    """Each segment as one list: there may be thousands."""
+    segments = [[*each.pop("pointer").values(), *each.values()] for each in found["segments"]]
+    return {**found, "segments": segments}
+
+
+def _deep(found: Members) -> Members:
+    pointer, sums = ([each.name for each in fields(kind)] for kind in (Pointer, LogSegment))
+    segments = [
+        {"pointer": dict(zip(pointer, each, strict=False)), **dict(zip(sums[1:], each[2:], strict=True))}
+        for each in found["segments"]
+    ]
+    return {**found, "segments": segments}
+
+
+LOG = DocumentFormat(
+    LogDocument,
+    "the head of a log of epochs",
+    pack=_flat,
+    unpack=_deep,
+    number_last=True,
+    hint="restore the store from a backup",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFile:
+    """What is in the file of a segment."""
+
+    epochs: Epochs
+
+
+SEGMENT = DocumentFormat(SegmentFile, "a segment of a log of epochs")
 
 
 def merged_from(segments: Sequence[LogSegment]) -> int:
@@ -149,7 +160,7 @@ class SegmentFiles:
 
     def _write(self, epochs: Epochs) -> LogSegment:
         path = self._layout.segment(epochs[0].number, epochs[-1].number, secrets.token_hex(4))
-        pointer = Pointer.write(self._storage, path, {"epochs": [each.to_json() for each in epochs]})
+        pointer = Pointer.write(self._storage, path, SEGMENT, SegmentFile(epochs))
         self._keep(pointer, epochs)
         return LogSegment.of(pointer, epochs)
 
@@ -162,7 +173,7 @@ class SegmentFiles:
 
 
 def read_segment(storage: Storage, pointer: Pointer) -> Epochs:
-    return tuple(Epoch.from_json(each) for each in pointer.read(storage)["epochs"])
+    return pointer.read(storage, SEGMENT).epochs
 
 
 def between(epochs: Epochs, first: int, last: int) -> Epochs:

@@ -8,18 +8,15 @@ when its owner leaves or dies, from Spark's checkpoint, with the next token.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from penstock.core.codec import SPACED, DocumentFormat
 from penstock.errors import StaleToken
 from penstock.store import Store
 from penstock.streams.layout import Layout
 from penstock.streams.log.progress import OutputProgress
-from penstock.streams.model import checked
-
-_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +61,11 @@ class OutputClaim:
         return after
 
 
+CLAIM = DocumentFormat(
+    OutputClaim, "the claim of an output", text=SPACED, later={"checkpoint": 0, "safe": None}
+)
+
+
 class OutputClaims:
     """The claims of a stream's outputs in the store."""
 
@@ -79,7 +81,7 @@ class OutputClaims:
         prefix = self._layout.outputs
         # Below the name of an output stand the documents of its sink.
         found = {d.key.removeprefix(prefix): d for d in self._store.scan(prefix)}
-        return {name: _decode(d.key, d.value) for name, d in found.items() if "/" not in name}
+        return {name: CLAIM.decode(d.key, d.value) for name, d in found.items() if "/" not in name}
 
     def take(self, output: str, member: str, session: str) -> OutputClaim | None:
         """Claim an output that nobody alive runs; None if somebody does, or was faster."""
@@ -90,7 +92,7 @@ class OutputClaims:
             return None
         taken = replace(claim, member=member, session=session, token=claim.token + 1, problem="")
         key = self._layout.output_key(output)
-        return taken if self._store.cas(key, version, _encode(taken)) is not None else None
+        return taken if self._store.cas(key, version, CLAIM.encode(taken)) is not None else None
 
     def update(self, output: str, token: int, **changes: Any) -> OutputClaim:
         """Change what the claim says; `StaleToken` if it is another's by now. Harmless when repeated."""
@@ -105,7 +107,7 @@ class OutputClaims:
             changed = claim.changed(changes)
             if changed == claim:
                 return claim
-            if self._store.cas(self._layout.output_key(output), version, _encode(changed)) is not None:
+            if self._store.cas(self._layout.output_key(output), version, CLAIM.encode(changed)) is not None:
                 return changed
 
     def release(self, output: str, token: int) -> None:
@@ -115,13 +117,4 @@ class OutputClaims:
     def _read(self, output: str) -> tuple[OutputClaim, int]:
         key = self._layout.output_key(output)
         document = self._store.get(key)
-        return (_decode(key, document.value), document.version) if document else (OutputClaim(), 0)
-
-
-def _encode(claim: OutputClaim) -> bytes:
-    return json.dumps({"format": _FORMAT, **asdict(claim)}).encode()
-
-
-def _decode(key: str, value: bytes) -> OutputClaim:
-    found = checked(key, json.loads(value))
-    return OutputClaim(**{**found, "final": tuple(found["final"])})
+        return (CLAIM.decode(key, document.value), document.version) if document else (OutputClaim(), 0)

@@ -25,6 +25,7 @@ from penstock.store.base import Store
 from penstock.streams import registry
 from penstock.streams.ingest.finished_parts import read_states
 from penstock.streams.ingest.journal_shuffle import position_of, read_session
+from penstock.streams.ingest.part_lists import ANNOUNCED
 from penstock.streams.model import SCOPE, Standing
 
 
@@ -116,7 +117,7 @@ def _heads(root: str, place: Mapping[str, Any]) -> dict[str, int]:
 def _listed(storage: Storage, standings: list[Standing], sources: Mapping[str, object]) -> Iterator[PartName]:
     for standing in standings:
         if standing.listing is not None:
-            for source, parts in standing.listing.read(storage)["sources"].items():
+            for source, parts in standing.listing.read(storage, ANNOUNCED).sources.items():
                 yield from (PartName(source, part) for part in parts if source in sources)
 
 

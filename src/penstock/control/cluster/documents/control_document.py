@@ -48,7 +48,7 @@ class Room:
             if after is seen.control and remembered is None:
                 return after, answer
             if after is not seen.control:
-                version = self.store.cas(self.keys.control, seen.version, codec.encode_control(after))
+                version = self.store.cas(self.keys.control, seen.version, codec.CONTROL.encode(after))
                 if version is not None:
                     self._remember(_Seen(version, after))
                     return after, answer
@@ -86,7 +86,7 @@ class Room:
         seen = self._seen
         if seen is not None and seen.version >= version:
             return seen
-        return self._remember(_Seen(version, codec.decode_control(self.keys.control, value)))
+        return self._remember(_Seen(version, codec.CONTROL.decode(self.keys.control, value)))
 
     def _remember(self, seen: _Seen) -> _Seen:
         with self._lock:

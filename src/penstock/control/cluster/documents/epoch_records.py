@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from penstock.control.cluster.documents import codec
 from penstock.control.cluster.documents.codec import Pages
@@ -50,10 +49,10 @@ class Recorded:
 
 def cut(decision: Decision) -> Sheets:
     """How ``decision`` is written. `UsageError` if it is too large even for pages."""
-    whole = codec.encode_decision(decision)
+    whole = codec.DECISION.encode(decision)
     if len(whole) <= INLINE:
         return Sheets(whole)
-    body = codec.encode_body(decision)
+    body = codec.BODY.encode(codec.Body.of(decision))
     count = -(-len(body) // PAGE)
     if count > MOST:
         raise UsageError(
@@ -64,7 +63,7 @@ def cut(decision: Decision) -> Sheets:
         )
     named = Pages(count, len(body), hashlib.sha256(body).hexdigest())
     pages = [body[begin : begin + PAGE] for begin in range(0, len(body), PAGE)]
-    return Sheets(codec.encode_head(decision, named), named, pages)
+    return Sheets(codec.RECORD.encode(codec.PagedDecision(decision, named)), named, pages)
 
 
 def joined(recorded: Recorded, pages: Sequence[bytes]) -> Decision:
@@ -77,8 +76,7 @@ def joined(recorded: Recorded, pages: Sequence[bytes]) -> Decision:
             left="it was not changed",
             hint="restore the store from a backup",
         )
-    grown: dict[str, Any] = codec.decode_body(recorded.key, body)
-    return replace(recorded.head, **grown)
+    return replace(recorded.head, **codec.BODY.decode(recorded.key, body).members())
 
 
 _PAGES = 8
@@ -96,20 +94,20 @@ class Records:
 
     def acks(self, scope: str) -> list[BarrierAck]:
         documents = self.store.scan(self.keys.acks(scope))
-        return [codec.decode_ack(document.key, document.value) for document in documents]
+        return [codec.ACK.decode(document.key, document.value) for document in documents]
 
     def write_ack(self, scope: str, ack: BarrierAck, known: int | None = None) -> int:
         """The version of the member's document, of which ``known`` was the last; it saves a reading.
 
         Harmless when repeated, and when a newer ack stands there: that of the same id's next session.
         """
-        key, value = self.keys.ack(scope, ack.member), codec.encode_ack(ack)
+        key, value = self.keys.ack(scope, ack.member), codec.ACK.encode(ack)
         while True:
             if known is None:
                 document = self.store.get(key)
                 known = document.version if document else 0
                 if document is not None:
-                    found = codec.decode_ack(key, document.value)
+                    found = codec.ACK.decode(key, document.value)
                     if found == ack or found.epoch > ack.epoch:
                         return known
             version = self.store.cas(key, known, value)
@@ -215,12 +213,12 @@ class Records:
 
     def archive(self, snapshot: Snapshot) -> None:
         """Keep a copy of the assignment for the history. Harmless when repeated."""
-        self.store.cas(self.keys.assignment(snapshot.version), 0, codec.encode_snapshot(snapshot))
+        self.store.cas(self.keys.assignment(snapshot.version), 0, codec.SNAPSHOT.encode(snapshot))
 
     def assignments(self) -> Iterator[Snapshot]:
         """Those that are kept, oldest first."""
         for document in self.store.scan(self.keys.assignments):
-            yield codec.decode_snapshot(document.key, document.value)
+            yield codec.SNAPSHOT.decode(document.key, document.value)
 
     def prune_assignments(self, before: int) -> None:
         self._prune(self.keys.assignments, self.keys.assignment(before))
@@ -250,4 +248,5 @@ def clusters(store: Store) -> list[str]:
 
 
 def _recorded(document: Document) -> Recorded:
-    return Recorded(document.key, document.version, *codec.decode_record(document.key, document.value))
+    found = codec.RECORD.decode(document.key, document.value)
+    return Recorded(document.key, document.version, found.decision, found.pages)

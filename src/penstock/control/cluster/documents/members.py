@@ -30,7 +30,7 @@ class Roster:
         while True:
             document = self._store.get(key)
             if document is not None:
-                found = codec.decode_member(key, document.value)
+                found = codec.MEMBER.decode(key, document.value)
                 if found == member:
                     return
                 if found.session != member.session and self._store.alive([found.session]):
@@ -39,7 +39,7 @@ class Roster:
                         hint="choose another id, or wait until that one has left",
                     )
             expected = document.version if document else 0
-            if self._store.cas(key, expected, codec.encode_member(member)) is not None:
+            if self._store.cas(key, expected, codec.MEMBER.encode(member)) is not None:
                 return
 
     def leave(self, member: Member) -> None:
@@ -49,7 +49,7 @@ class Roster:
     def all(self) -> list[Member]:
         """Every entry, also those of members that are gone and were not swept yet."""
         documents = self._store.scan(self._keys.members)
-        return [codec.decode_member(document.key, document.value) for document in documents]
+        return [codec.MEMBER.decode(document.key, document.value) for document in documents]
 
     def live(self) -> list[Member]:
         """The members that are alive by the store's judgement, in order of their ids."""
@@ -85,7 +85,7 @@ class Roster:
     def _remove(self, member: Member) -> None:
         key = self._keys.member(member.id)
         document = self._store.get(key)
-        if document is None or codec.decode_member(key, document.value).session != member.session:
+        if document is None or codec.MEMBER.decode(key, document.value).session != member.session:
             return
         try:
             self._store.cas(key, document.version, None)

@@ -42,7 +42,7 @@ def fits(control: Control, seats: tuple[Seat, ...], vnodes: int) -> bool:
     after = Snapshot(control.assignment.version + 1, 0, seats, (len(seats),) * vnodes)
     draining = _opened(control, BarrierKind.DRAIN, control.assignment.seats, seats)
     working = _opened(replace(control, assignment=after), BarrierKind.EPOCH, seats, ())
-    return all(len(codec.encode_control(each)) <= _ROOM for each in (draining, working))
+    return all(len(codec.CONTROL.encode(each)) <= _ROOM for each in (draining, working))
 
 
 def check_room(control: Control, seats: tuple[Seat, ...], vnodes: int) -> None:

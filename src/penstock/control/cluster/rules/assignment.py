@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 
 from penstock.control.cluster.rules.model import Member, Seat, Snapshot
+from penstock.core.codec import UPGRADE
 from penstock.errors import TerminalError
 
 HASH = "blake2b-8-slots"
@@ -74,7 +75,7 @@ def check_hash(snapshot: Snapshot) -> None:
         raise TerminalError(
             f"assignment version {snapshot.version} was made with the hash {snapshot.hash!r}, "
             f"and this version of Penstock knows {HASH!r}",
-            hint="upgrade Penstock: run the same version on all instances, not an older one than before",
+            hint=UPGRADE,
         )
 
 

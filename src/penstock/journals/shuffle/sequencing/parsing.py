@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.core.codec import UPGRADE
 from penstock.errors import BadState
 
 LARGEST_PRODUCER = (1 << 48) - 1
@@ -28,7 +29,7 @@ def versioned(found: Any, what: str, version: int, keys: set[str]) -> dict[str, 
     if type(found.get("version")) is not int or found["version"] != version:
         raise BadState(
             f"{what} has version {_shown(found.get('version'))}, and this Penstock knows {version}",
-            hint="upgrade Penstock: run the same version on all instances, not an older one than before",
+            hint=UPGRADE,
         )
     if found.keys() != keys | {"version"}:
         wrong = ", ".join(sorted(map(repr, found.keys() ^ (keys | {"version"}))))
