@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import DataType
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,10 +291,3 @@ def pg_ddl(type: pa.DataType) -> str:  # noqa: A002
     if typmod >= 0:
         name += f"({typmod - _TYPMOD_HEADER >> 16},{typmod - _TYPMOD_HEADER & 0x7FF})"
     return name if inner is None else f"{name}[]"
-
-
-def is_interval(kind: DataType) -> bool:
-    """Whether it is the dialect's own type of intervals."""
-    from pyspark.sql import types as t
-
-    return isinstance(kind, t.StructType) and kind.names == ["pg_months", "pg_days", "pg_micros"]

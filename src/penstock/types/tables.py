@@ -32,9 +32,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import pyarrow as pa
 
 from penstock.errors import DefinitionError, UnknownField, UnknownType
+from penstock.types.spark import spark_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,46 +239,6 @@ def refuse_zones(where: str, table: type[Table]) -> None:
 def _zoned(field: pa.Field) -> str:
     zone = zone_of(field)
     return f" in {zone}" if zone else ""
-
-
-def spark_schema(schema: pa.Schema) -> StructType:
-    """The Spark schema for an Arrow schema whose types a table can have."""
-    from pyspark.sql import types as t
-
-    return t.StructType([t.StructField(f.name, spark_type(f.type), f.nullable) for f in schema])
-
-
-def spark_type(kind: pa.DataType) -> DataType:
-    """The Spark type that holds values of an Arrow type."""
-    from pyspark.sql import types as t
-
-    if pa.types.is_decimal(kind):
-        return t.DecimalType(kind.precision, kind.scale)
-    if pa.types.is_timestamp(kind):
-        return t.TimestampType() if kind.tz else t.TimestampNTZType()
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return t.ArrayType(spark_type(kind.value_type), kind.value_field.nullable)
-    if pa.types.is_struct(kind):
-        return t.StructType([t.StructField(f.name, spark_type(f.type), f.nullable) for f in kind])
-    simple: dict[pa.DataType, type[DataType]] = {
-        pa.int8(): t.ByteType,
-        pa.int16(): t.ShortType,
-        pa.int32(): t.IntegerType,
-        pa.int64(): t.LongType,
-        pa.float32(): t.FloatType,
-        pa.float64(): t.DoubleType,
-        pa.string(): t.StringType,
-        pa.large_string(): t.StringType,
-        pa.binary(): t.BinaryType,
-        pa.large_binary(): t.BinaryType,
-        pa.bool_(): t.BooleanType,
-        pa.date32(): t.DateType,
-    }
-    if kind not in simple:
-        raise UnknownType(
-            f"Arrow type {kind} has no Spark type", hint="cast it to a type that a table can have"
-        )
-    return simple[kind]()
 
 
 def unknown_field(table: str, name: str, known: Iterable[str]) -> UnknownField:

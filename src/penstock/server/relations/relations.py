@@ -27,7 +27,7 @@ from penstock.server.relations.spark_tables import SparkTables
 from penstock.server.relations.spec import TableSpec, ViewSpec
 from penstock.storage import Storage
 from penstock.store import Store
-from penstock.types.tables import spark_schema
+from penstock.types.spark import spark_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

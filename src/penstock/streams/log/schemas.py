@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.errors import UsageError
-from penstock.types.tables import spark_schema
+from penstock.types.spark import spark_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
 
 END_OF_TIME = datetime(9999, 1, 1, tzinfo=UTC)
 """The event time of the row that stands for the end of a stream.
@@ -81,11 +81,6 @@ def decode(text: str, columns: Sequence[str] | None) -> StructType | str:
     return StructType([field for field in found if field.name in columns])
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """The inverse of `penstock.types.tables.spark_schema`."""
-    return pa.schema([pa.field(f.name, _arrow_type(f.dataType), f.nullable) for f in schema])
-
-
 def end_row(schema: pa.Schema, event_time: str) -> pa.RecordBatch:
     """The row at `END_OF_TIME`; all other fields are null, or zero where they cannot be."""
     return _row_at(schema, event_time, END_MICROS)
@@ -126,31 +121,3 @@ def _nothing(field: pa.Field) -> Any:
     if pa.types.is_struct(kind):
         return {inner.name: _nothing(inner) for inner in kind}
     return next((zero for is_kind, zero in _ZEROS if is_kind(kind)), 0)
-
-
-def _arrow_type(kind: DataType) -> pa.DataType:
-    from pyspark.sql import types as t
-
-    plain: dict[type[DataType], pa.DataType] = {
-        t.BooleanType: pa.bool_(),
-        t.ByteType: pa.int8(),
-        t.ShortType: pa.int16(),
-        t.IntegerType: pa.int32(),
-        t.LongType: pa.int64(),
-        t.FloatType: pa.float32(),
-        t.DoubleType: pa.float64(),
-        t.StringType: pa.string(),
-        t.BinaryType: pa.binary(),
-        t.DateType: pa.date32(),
-        t.TimestampType: pa.timestamp("us", "UTC"),
-        t.TimestampNTZType: pa.timestamp("us"),
-    }
-    if (found := plain.get(type(kind))) is not None:
-        return found
-    if isinstance(kind, t.DecimalType):
-        return pa.decimal128(kind.precision, kind.scale)
-    if isinstance(kind, t.ArrayType):
-        return pa.list_(pa.field("element", _arrow_type(kind.elementType), kind.containsNull))
-    if isinstance(kind, t.StructType):
-        return pa.struct(list(arrow_schema(kind)))
-    raise UsageError(f"a stream has no columns of type {kind.simpleString()}")

@@ -47,7 +47,7 @@ def _of(file: pq.ParquetFile) -> StructType | None:
     old = any(file.schema.column(n).physical_type == "INT96" for n in range(len(file.schema)))
     if old or not all(_is_plain(field.type) for field in arrow):
         return None
-    from penstock.types.tables import spark_schema
+    from penstock.types.spark import spark_schema
 
     return StructType([StructField(f.name, f.dataType) for f in spark_schema(arrow).fields])
 
