@@ -31,6 +31,8 @@ Kind: TypeAlias = Literal[
 local time if it has none. Lists that have no offsets are ``other list``.
 """
 
+NESTED: frozenset[Kind] = frozenset({"list", "struct", "map"})
+
 
 def is_text(kind: pa.DataType) -> bool:
     return bool(t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind))
@@ -44,6 +46,11 @@ def is_bytes(kind: pa.DataType) -> bool:
 def has_offsets(kind: pa.DataType) -> bool:
     """Whether it is a list in the layout that most lists have."""
     return bool(t.is_list(kind) or t.is_large_list(kind))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether it is a list of any length or of a fixed one."""
+    return has_offsets(kind) or bool(t.is_fixed_size_list(kind))
 
 
 def _varies(kind: pa.DataType) -> bool:

@@ -21,11 +21,10 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 from pyarrow import types as t
 
-from penstock.types.arrow import Kind, kind_of
+from penstock.types.arrow import NESTED, Kind, kind_of
 
 _HELD_DIFFERENTLY = frozenset[Kind]({"text", "bytes"})
 """Kinds whose types differ only in how they lie in memory."""
-_NESTED = frozenset[Kind]({"list", "struct", "map"})
 _CAST_BY_VALUE = frozenset[Kind](
     {"integer", "float", "decimal", "text", "bytes", "date", "time", "instant", "local time"}
 )
@@ -48,7 +47,7 @@ def is_same(one: pa.DataType, other: pa.DataType) -> bool:
     kind = kind_of(one)
     if kind != kind_of(other):
         return False
-    if kind in _NESTED:
+    if kind in NESTED:
         pairs = _pairs(one, other)
         return pairs is not None and all(is_same(a.type, b.type) for a, b in pairs)
     return kind in _HELD_DIFFERENTLY

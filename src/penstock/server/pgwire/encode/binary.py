@@ -12,14 +12,13 @@ from penstock.server.pgwire.encode.moments import date_binary, interval_binary, 
 from penstock.server.pgwire.encode.numbers import all_null, bool_binary, number_binary, numeric_binary
 from penstock.server.pgwire.encode.text import (
     Style,
-    is_list,
     list_parts,
     plain,
     regrouped,
     text_field,
 )
 from penstock.server.pgwire.encode.weaving import RowLayout, woven
-from penstock.types.arrow import is_bytes, is_text
+from penstock.types.arrow import is_bytes, is_list, is_text
 from penstock.types.postgres import (
     BOOL,
     BYTEA,

@@ -16,7 +16,7 @@ from penstock.server.pgwire.encode.fields import Field, Varying, content, field,
 from penstock.server.pgwire.encode.floats import float_text
 from penstock.server.pgwire.encode.moments import date_text, interval_text, time_text, timestamp_text
 from penstock.server.pgwire.encode.numbers import all_null, bool_text, integer_text, numeric_text
-from penstock.types.arrow import has_offsets, is_bytes, is_text
+from penstock.types.arrow import is_bytes, is_list, is_text
 from penstock.types.postgres import JSON, JSON_ARRAY, JSONB, JSONB_ARRAY, element
 
 if TYPE_CHECKING:
@@ -54,10 +54,6 @@ def plain(array: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return plain(array.dictionary_decode())
     return array
-
-
-def is_list(kind: pa.DataType) -> bool:
-    return has_offsets(kind) or bool(pa.types.is_fixed_size_list(kind))
 
 
 def text_field(array: pa.Array, oid: int, style: Style) -> Field:
