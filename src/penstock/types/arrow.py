@@ -1,9 +1,11 @@
-"""Arrow's types: of which kind one is."""
+"""Arrow's types: of which kind one is, which one holds values of Python, and what is inside."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 from pyarrow import types as t
@@ -32,6 +34,31 @@ local time if it has none. Lists that have no offsets are ``other list``.
 """
 
 NESTED: frozenset[Kind] = frozenset({"list", "struct", "map"})
+
+OF_PYTHON: Mapping[Any, pa.DataType] = {
+    int: pa.int64(),
+    float: pa.float64(),
+    str: pa.string(),
+    bytes: pa.binary(),
+    bool: pa.bool_(),
+    date: pa.date32(),
+    datetime: pa.timestamp("us", "UTC"),
+}
+"""What holds values of a Python type. Decimals have digits to tell, and are not here."""
+
+ZEROS: Mapping[Kind, Any] = {
+    "integer": 0,
+    "float": 0,
+    "decimal": Decimal(0),
+    "text": "",
+    "bytes": b"",
+    "boolean": False,
+    "date": date(1970, 1, 1),
+    "instant": datetime(1970, 1, 1, tzinfo=UTC),
+    "local time": datetime(1970, 1, 1),
+    "list": (),
+}
+"""A value of each kind, for a row that must have one and means nothing by it."""
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -79,3 +106,10 @@ _KINDS: tuple[tuple[Kind, Callable[[pa.DataType], bool]], ...] = (
 
 def kind_of(type_: pa.DataType) -> Kind:
     return next((kind for kind, is_kind in _KINDS if is_kind(type_)), "other")
+
+
+def has_inside(type_: pa.DataType, is_kind: Callable[[pa.DataType], bool]) -> bool:
+    """Whether a type is of some kind, or has a type of that kind at any depth."""
+    if t.is_nested(type_):
+        return any(has_inside(type_.field(n).type, is_kind) for n in range(type_.num_fields))
+    return is_kind(type_)

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.errors import UnknownType
 from penstock.types import lattice
-from penstock.types.arrow import has_offsets
+from penstock.types.arrow import has_offsets, is_list
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -32,6 +32,16 @@ _ARROW: dict[str, pa.DataType] = {
 _SPARK = {arrow: name for name, arrow in _ARROW.items()} | {
     pa.large_string(): "StringType",
     pa.large_binary(): "BinaryType",
+}
+_NEAREST = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.date32(),
+    pa.large_string(): pa.string(),
+    pa.large_binary(): pa.binary(),
 }
 
 
@@ -60,6 +70,34 @@ def spark_type(kind: pa.DataType) -> DataType:
         )
     made: DataType = getattr(t, _SPARK[kind])()
     return made
+
+
+def has_spark_type(kind: pa.DataType) -> bool:
+    """Whether Spark has just this type, of those that are not nested and have no digits to tell."""
+    return kind in _ARROW.values()
+
+
+def nearest_schema(schema: pa.Schema) -> pa.Schema:
+    """The same columns in types that Spark has."""
+    return pa.schema([pa.field(f.name, _nearest_type(f.type)) for f in schema])
+
+
+def _nearest_type(kind: pa.DataType) -> pa.DataType:
+    """The type that Spark has for values of a type; text, where it has none."""
+    t = pa.types
+    if t.is_dictionary(kind):
+        return _nearest_type(kind.value_type)
+    if is_list(kind):
+        return pa.list_(_nearest_type(kind.value_type))
+    if t.is_struct(kind):
+        return pa.struct(list(nearest_schema(pa.schema(list(kind)))))
+    if t.is_timestamp(kind):
+        return pa.timestamp("us", "UTC" if kind.tz else None)
+    if t.is_decimal(kind):
+        return pa.decimal128(min(kind.precision, 38), kind.scale) if kind.scale >= 0 else pa.decimal128(38, 0)
+    if has_spark_type(kind):
+        return kind
+    return _NEAREST.get(kind, pa.binary() if t.is_fixed_size_binary(kind) else pa.string())
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

@@ -24,7 +24,7 @@ import types
 import typing
 from collections.abc import Hashable, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -32,6 +32,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import pyarrow as pa
 
 from penstock.errors import DefinitionError, UnknownField, UnknownType
+from penstock.types.arrow import OF_PYTHON
 from penstock.types.spark import spark_schema
 
 if TYPE_CHECKING:
@@ -250,17 +251,6 @@ def unknown_field(table: str, name: str, known: Iterable[str]) -> UnknownField:
     )
 
 
-_PLAIN: dict[Any, pa.DataType] = {
-    int: pa.int64(),
-    float: pa.float64(),
-    str: pa.string(),
-    bytes: pa.binary(),
-    bool: pa.bool_(),
-    date: pa.date32(),
-    datetime: pa.timestamp("us", "UTC"),
-}
-
-
 def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
@@ -330,8 +320,8 @@ def _column(annotation: Any) -> tuple[pa.DataType, bool]:
             "Decimal without precision",
             hint="write Annotated[Decimal, Precision(18, 4)] with the digits you need",
         )
-    if isinstance(annotation, Hashable) and annotation in _PLAIN:
-        return _PLAIN[annotation], False
+    if isinstance(annotation, Hashable) and annotation in OF_PYTHON:
+        return OF_PYTHON[annotation], False
     if origin is list and arguments:
         _refuse_zone(_zone(arguments[0]))
         kind, nullable = _column(arguments[0])
@@ -355,7 +345,7 @@ def _annotated(inner: Any, extras: tuple[Any, ...]) -> tuple[pa.DataType, bool]:
             return pa.decimal128(extra.precision, extra.scale), nullable
         if isinstance(extra, Timestamp):
             _check_bare(inner, "Timestamp", datetime)
-            return pa.timestamp("us") if extra.naive else _PLAIN[datetime], nullable
+            return pa.timestamp("us") if extra.naive else OF_PYTHON[datetime], nullable
     return _column(inner)
 
 

@@ -151,6 +151,32 @@ _OF_SPARK = {
     "void": UNKNOWN,
 }
 
+NAMED = {
+    "BOOLEAN": BOOL,
+    "SMALLINT": INT2,
+    "INT": INT4,
+    "BIGINT": INT8,
+    "FLOAT": FLOAT4,
+    "DOUBLE": FLOAT8,
+    "TEXT": TEXT,
+    "VARCHAR": TEXT,
+    "NAME": TEXT,
+    "CHAR": Type("bpchar"),
+    "BPCHAR": Type("bpchar"),
+    "VARBINARY": BYTEA,
+    "BINARY": BYTEA,
+    "DATE": DATE,
+    "TIMESTAMP": TIMESTAMP,
+    "TIMESTAMPNTZ": TIMESTAMP,
+    "TIMESTAMPTZ": TIMESTAMPTZ,
+    "INTERVAL": DAYTIME,
+    "TIME": TIME,
+    "JSON": JSON,
+    "JSONB": JSONB,
+    "UUID": UUID,
+}
+"""The types that a cast can name, as the parser calls them."""
+
 
 def common(types: Sequence[Type]) -> Type:
     """What PostgreSQL makes of several values that become one: in CASE, COALESCE, UNION, an array."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime
-from decimal import Decimal
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from penstock.errors import UsageError
+from penstock.types.arrow import ZEROS, kind_of
 from penstock.types.spark import spark_schema
 
 if TYPE_CHECKING:
@@ -36,16 +36,6 @@ COUNT = "_penstock_count"
 """The column that says for how many equal rows a row stands, where they were counted while reading."""
 
 _UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
-_ZEROS: tuple[tuple[Callable[[pa.DataType], bool], Any], ...] = (
-    (pa.types.is_list, []),
-    (pa.types.is_string, ""),
-    (pa.types.is_binary, b""),
-    (pa.types.is_boolean, False),
-    (pa.types.is_date, date(1970, 1, 1)),
-    (lambda kind: pa.types.is_timestamp(kind) and kind.tz is None, datetime(1970, 1, 1)),
-    (pa.types.is_timestamp, datetime(1970, 1, 1, tzinfo=UTC)),
-    (pa.types.is_decimal, Decimal(0)),
-)
 
 
 def encode(schema: pa.Schema) -> str:
@@ -120,4 +110,4 @@ def _nothing(field: pa.Field) -> Any:
     kind = field.type
     if pa.types.is_struct(kind):
         return {inner.name: _nothing(inner) for inner in kind}
-    return next((zero for is_kind, zero in _ZEROS if is_kind(kind)), 0)
+    return ZEROS[kind_of(kind)]

@@ -36,6 +36,7 @@ from penstock.types.postgres import (
     TIMESTAMP,
     TIMESTAMPTZ,
     UUID,
+    arrow_type,
     element,
     type_name,
 )
@@ -48,14 +49,8 @@ _NUMBERS = {
     FLOAT4: (pa.float32(), ">f4"),
     FLOAT8: (pa.float64(), ">f8"),
 }
-_CASTS = {
-    BOOL: pa.bool_(),
-    DATE: pa.date32(),
-    TIME: pa.time64("us"),
-    TIMESTAMP: pa.timestamp("us"),
-    TIMESTAMPTZ: pa.timestamp("us", tz="UTC"),
-}
-"""What a string of such a type is read as."""
+_NOT_READ = frozenset({INTERVAL, NUMERIC})
+"""Types that Arrow does not read from texts as PostgreSQL writes them."""
 _ENCODERS = {
     BOOL: bool_binary,
     DATE: date_binary,
@@ -94,13 +89,13 @@ def binary_field(array: pa.Array, oid: int) -> Field:
 
 
 def _read(array: pa.Array, oid: int) -> pa.Array:
-    if oid not in _CASTS:
+    if oid in _NOT_READ:
         raise SqlError(
             f"no binary output function available for text as type {type_name(oid)}",
             sqlstate="42883",
             hint="ask for the text format, or cast the column to text",
         )
-    return array.cast(_CASTS[oid])
+    return array.cast(arrow_type(oid))
 
 
 def _uuid_binary(array: pa.Array) -> Field:
