@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Schema, write_deltalake
 
 from penstock.errors import (
     FencedError,
@@ -28,6 +28,7 @@ from penstock.sinks.delta import sink as module
 from penstock.sinks.delta.files import cut
 from penstock.sinks.delta.sink import DeltaSink
 from penstock.sinks.delta.stats import Statistics
+from penstock.sinks.delta.table import check_table
 from penstock.types.tables import Precision, Table
 from tests.sinks.support import Bench, Rows, Sale, crash_at, meanwhile, number, plain, sales
 from tests.storage.test_storage import tiny_disk
@@ -323,6 +324,19 @@ def test_a_table_that_does_not_fit_is_refused(output: Bench, sink: DeltaSink, pl
     ):
         assert reason in text
     assert DeltaTable(place).version() == 0
+
+
+@pytest.mark.parametrize(
+    "there",
+    ["interval day to second", "variant", {"type": "array", "elementType": "variant", "containsNull": True}],
+    ids=["interval", "variant", "array"],
+)
+def test_a_type_that_looks_like_another_in_arrow_is_refused(place: Path, there: object) -> None:
+    field = {"name": "x", "type": there, "nullable": True, "metadata": {}}
+    schema = Schema.from_json(json.dumps({"type": "struct", "fields": [field]}))
+    table = DeltaTable.create(place, schema)
+    with pytest.raises(StreamMismatch, match=r"x is .* there and"):
+        check_table(table, pa.schema(schema.to_arrow()), ())
 
 
 def test_a_table_with_rules_of_its_own_is_refused(output: Bench, sink: DeltaSink, place: Path) -> None:

@@ -20,7 +20,7 @@ from penstock.server.engine.results.shaping import MONTHS, PARTS
 from penstock.sql.parse.interval_input import DAY, Parts
 from penstock.sql.parse.postgres import parse_one
 from penstock.sql.translate import SparkRelation, translate
-from penstock.types.postgres import is_interval
+from penstock.types.spark import is_interval
 
 if TYPE_CHECKING:
     from psycopg.abc import Buffer

@@ -19,7 +19,7 @@ from pyspark import cloudpickle
 from pyspark.sql import types as t
 
 from penstock.errors import DefinitionError, PenstockError, UnknownField, UnknownType
-from penstock.types.tables import Field, Precision, Table, derived, spark_type
+from penstock.types.tables import Field, Precision, Table, derived
 
 Money = Annotated[Decimal, Precision(18, 4)]
 
@@ -111,28 +111,6 @@ def test_nested_nullability_is_kept() -> None:
     assert Everything.arrow_schema().field("a_list_of_nulls").type.value_field.nullable is True
     of_tables = Everything.arrow_schema().field("tables").type.value_type
     assert [f.nullable for f in of_tables] == [False, True]
-
-
-@pytest.mark.parametrize(
-    ("arrow", "spark"),
-    [
-        (pa.int8(), t.ByteType()),
-        (pa.int16(), t.ShortType()),
-        (pa.int32(), t.IntegerType()),
-        (pa.float32(), t.FloatType()),
-        (pa.large_string(), t.StringType()),
-        (pa.large_binary(), t.BinaryType()),
-        (pa.timestamp("us"), t.TimestampNTZType()),
-        (pa.large_list(pa.int64()), t.ArrayType(t.LongType(), True)),
-    ],
-)
-def test_spark_types_of_what_inputs_may_have(arrow: pa.DataType, spark: t.DataType) -> None:
-    assert spark_type(arrow) == spark
-
-
-def test_an_arrow_type_without_a_spark_type() -> None:
-    with pytest.raises(UnknownType, match=r"time64\[us\] has no Spark type"):
-        spark_type(pa.time64("us"))
 
 
 def test_nullable_spellings_are_the_same() -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.batch.pipeline.schemas import same, widens
 from penstock.errors import TypeMismatch, UnknownField
 from penstock.spark.flow import Flow
-from penstock.types.tables import spark_type
+from penstock.types.spark import is_same, spark_type, widens
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,7 +31,7 @@ def flow_of(frame: DataFrame, table: type[Table]) -> Flow:
                 hint=f"they have: {', '.join(frame.columns)}",
             )
         have, want = frame.schema[field.name].dataType, spark_type(field.type)
-        if not widens(have, want):
+        if not widens(have, field.type):
             raise TypeMismatch(
                 f"the rows for {table.__table_name__} have {field.name} as {have.simpleString()}, "
                 f"declared as {want.simpleString()}",
@@ -40,5 +39,5 @@ def flow_of(frame: DataFrame, table: type[Table]) -> Flow:
                 hint=f'cast it: F.col("{field.name}").cast("{want.simpleString()}")',
             )
         column = F.col(f"`{field.name}`")
-        columns.append(column if same(have, want) else column.cast(want).alias(field.name))
+        columns.append(column if is_same(have, field.type) else column.cast(want).alias(field.name))
     return Flow(table.__table_name__, frame.select(*columns), table.arrow_schema())

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import NullInField, TypeMismatch
+from penstock.types.arrow import has_offsets
+from penstock.types.lattice import is_of_one_kind
 
 _UNFIT = (ValueError, TypeError, OverflowError, AttributeError, NotImplementedError)
 """What Arrow raises for values of Python that it cannot take."""
@@ -24,7 +26,7 @@ def fit(table: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     columns = []
     for field in schema:
         name, column = f"{table}.{field.name}", batch.column(field.name)
-        if not _of_one_kind(column.type, field.type):
+        if not is_of_one_kind(column.type, field.type):
             raise TypeMismatch(
                 f"{name} is {column.type}, declared as {field.type}", hint=_mend(column.type, field.type)
             )
@@ -74,7 +76,7 @@ def _fraction(values: list[Any], kind: pa.DataType) -> Any:
 
     A time is a whole number too, of microseconds or days.
     """
-    if _is_list(kind):
+    if has_offsets(kind):
         return _fraction([each for value in values if value is not None for each in value], kind.value_type)
     if pa.types.is_struct(kind):
         members = [_members(value, kind) for value in values if value is not None]
@@ -99,24 +101,6 @@ def _cast(name: str, column: pa.Array, want: pa.DataType) -> pa.Array:
         raise TypeMismatch(f"{name} is {column.type}, declared as {want}: {error}") from error
 
 
-def _of_one_kind(have: pa.DataType, want: pa.DataType) -> bool:
-    is_a = pa.types
-    if is_a.is_null(have):
-        return True
-    if is_a.is_dictionary(have):
-        return _of_one_kind(have.value_type, want)
-    if is_a.is_timestamp(have) and is_a.is_timestamp(want):
-        return (have.tz is None) == (want.tz is None)
-    if _is_list(have) and _is_list(want):
-        return _of_one_kind(have.value_type, want.value_type)
-    if is_a.is_struct(have) and is_a.is_struct(want):
-        return {f.name for f in have} == {f.name for f in want} and all(
-            _of_one_kind(have.field(f.name).type, f.type) for f in want
-        )
-    kinds = (is_a.is_integer, is_a.is_floating, is_a.is_decimal, _is_string, _is_binary, is_a.is_date)
-    return have == want or any(kind(have) and kind(want) for kind in kinds)
-
-
 def _check_nulls(name: str, field: pa.Field, column: pa.Array) -> None:
     """Raise `NullInField` for a null where none is allowed, at any depth."""
     if column.null_count and not field.nullable:
@@ -125,7 +109,7 @@ def _check_nulls(name: str, field: pa.Field, column: pa.Array) -> None:
             "but it is declared without `| None`",
             hint=f"fill the value in the transform that writes it, or declare {field.name} as nullable",
         )
-    if _is_list(column.type):
+    if has_offsets(column.type):
         _check_nulls(f"{name}[]", field.type.value_field, column.flatten())
     elif pa.types.is_struct(column.type):
         present = column.drop_null() if column.null_count else column
@@ -133,24 +117,10 @@ def _check_nulls(name: str, field: pa.Field, column: pa.Array) -> None:
             _check_nulls(f"{name}.{have.name}", field.type.field(have.name), values)
 
 
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
-
-
-def _is_string(kind: pa.DataType) -> bool:
-    t = pa.types
-    return bool(t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind))
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    t = pa.types
-    return bool(t.is_binary(kind) or t.is_large_binary(kind) or t.is_binary_view(kind))
-
-
 def unchanged(before: pa.Array, after: pa.Array) -> bool:
     """Whether two columns hold the same values, whatever their exact type. NaN is equal to itself."""
     if after.type != before.type:
-        if not _of_one_kind(after.type, before.type):
+        if not is_of_one_kind(after.type, before.type):
             return False
         try:
             after = after.cast(before.type)
@@ -168,7 +138,7 @@ def _same(one: pa.Array, other: pa.Array) -> bool:
         return bool(one.view(bits).equals(other.view(bits)))
     if not one.is_null().equals(other.is_null()):
         return False
-    if _is_list(kind):
+    if has_offsets(kind):
         return bool(pc.list_value_length(one).equals(pc.list_value_length(other))) and _same(
             one.flatten(), other.flatten()
         )

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from penstock.spark.faults import carried
 from penstock.spark.fitting import fit
-from penstock.types.tables import spark_schema
+from penstock.types.spark import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

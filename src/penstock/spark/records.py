@@ -12,7 +12,7 @@ from penstock.spark.faults import carried, decode
 from penstock.spark.flow import Batches
 from penstock.spark.session import parallelism
 from penstock.storage import FileRecord
-from penstock.types.tables import spark_schema
+from penstock.types.spark import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import DataType
+
+    from penstock.types.arrow import Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,46 +96,60 @@ class _Type:
     """Bytes of a value as PostgreSQL stores it; -1 if it varies."""
     name: str
     """As `format_type` of PostgreSQL says it, which is also how DDL spells it."""
-    spark: str
+    spark: str = "STRING"
+    arrow: str = "string"
+    """Both hold as text what they have no type for. `arrow_type` and `spark_type` know more."""
+    short: str = ""
+    """The other name that SQL has for it. Of types that have one, `pg_type` has this one."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset({self.name, self.short or self.name})
 
 
+# What SQL can name.
 _TYPES = (
-    _Type(BOOL, BOOL_ARRAY, 1, "boolean", "BOOLEAN"),
-    _Type(BYTEA, BYTEA_ARRAY, -1, "bytea", "BINARY"),
-    _Type(CHAR, CHAR_ARRAY, 1, '"char"', "STRING"),
-    _Type(NAME, NAME_ARRAY, 64, "name", "STRING"),
-    _Type(INT8, INT8_ARRAY, 8, "bigint", "BIGINT"),
-    _Type(INT2, INT2_ARRAY, 2, "smallint", "SMALLINT"),
-    _Type(INT4, INT4_ARRAY, 4, "integer", "INT"),
-    _Type(TEXT, TEXT_ARRAY, -1, "text", "STRING"),
-    _Type(OID, OID_ARRAY, 4, "oid", "BIGINT"),
-    _Type(JSON, JSON_ARRAY, -1, "json", "STRING"),
-    _Type(FLOAT4, FLOAT4_ARRAY, 4, "real", "FLOAT"),
-    _Type(FLOAT8, FLOAT8_ARRAY, 8, "double precision", "DOUBLE"),
-    _Type(UNKNOWN, 0, -2, "unknown", "STRING"),
-    _Type(BPCHAR, BPCHAR_ARRAY, -1, "character", "STRING"),
-    _Type(VARCHAR, VARCHAR_ARRAY, -1, "character varying", "STRING"),
-    _Type(DATE, DATE_ARRAY, 4, "date", "DATE"),
-    _Type(TIME, TIME_ARRAY, 8, "time without time zone", "STRING"),
-    _Type(TIMESTAMP, TIMESTAMP_ARRAY, 8, "timestamp without time zone", "TIMESTAMP_NTZ"),
-    _Type(TIMESTAMPTZ, TIMESTAMPTZ_ARRAY, 8, "timestamp with time zone", "TIMESTAMP"),
-    _Type(INTERVAL, INTERVAL_ARRAY, 16, "interval", "INTERVAL DAY TO SECOND"),
-    _Type(NUMERIC, NUMERIC_ARRAY, -1, "numeric", "DECIMAL(38,18)"),
-    _Type(RECORD, RECORD_ARRAY, -1, "record", "STRING"),
-    _Type(VOID, 0, 4, "void", "STRING"),
-    _Type(UUID, UUID_ARRAY, 16, "uuid", "STRING"),
-    _Type(JSONB, JSONB_ARRAY, -1, "jsonb", "STRING"),
-    _Type(XML, 143, -1, "xml", "STRING"),
-    _Type(TIMETZ, 1270, 12, "time with time zone", "STRING"),
-    _Type(INT4RANGE, 3905, -1, "int4range", "STRING"),
-    _Type(NUMRANGE, 3907, -1, "numrange", "STRING"),
-    _Type(TSRANGE, 3909, -1, "tsrange", "STRING"),
-    _Type(TSTZRANGE, 3911, -1, "tstzrange", "STRING"),
-    _Type(DATERANGE, 3913, -1, "daterange", "STRING"),
-    _Type(INT8RANGE, 3927, -1, "int8range", "STRING"),
+    _Type(BOOL, BOOL_ARRAY, 1, "boolean", "BOOLEAN", "bool", "bool"),
+    _Type(BYTEA, BYTEA_ARRAY, -1, "bytea", "BINARY", "binary"),
+    _Type(NAME, NAME_ARRAY, 64, "name"),
+    _Type(INT8, INT8_ARRAY, 8, "bigint", "BIGINT", "int64", "int8"),
+    _Type(INT2, INT2_ARRAY, 2, "smallint", "SMALLINT", "int16", "int2"),
+    _Type(INT4, INT4_ARRAY, 4, "integer", "INT", "int32", "int4"),
+    _Type(TEXT, TEXT_ARRAY, -1, "text"),
+    _Type(OID, OID_ARRAY, 4, "oid", "BIGINT", "int64"),
+    _Type(JSON, JSON_ARRAY, -1, "json"),
+    _Type(FLOAT4, FLOAT4_ARRAY, 4, "real", "FLOAT", "float32", "float4"),
+    _Type(FLOAT8, FLOAT8_ARRAY, 8, "double precision", "DOUBLE", "float64", "float8"),
+    _Type(BPCHAR, BPCHAR_ARRAY, -1, "character", short="char"),
+    _Type(VARCHAR, VARCHAR_ARRAY, -1, "character varying", short="varchar"),
+    _Type(DATE, DATE_ARRAY, 4, "date", "DATE", "date32"),
+    _Type(TIME, TIME_ARRAY, 8, "time without time zone", arrow="time64[us]", short="time"),
+    _Type(TIMESTAMP, TIMESTAMP_ARRAY, 8, "timestamp without time zone", "TIMESTAMP_NTZ", short="timestamp"),
+    _Type(TIMESTAMPTZ, TIMESTAMPTZ_ARRAY, 8, "timestamp with time zone", "TIMESTAMP", short="timestamptz"),
+    _Type(INTERVAL, INTERVAL_ARRAY, 16, "interval", "INTERVAL DAY TO SECOND", "month_day_nano_interval"),
+    _Type(NUMERIC, NUMERIC_ARRAY, -1, "numeric"),
+    _Type(UUID, UUID_ARRAY, 16, "uuid"),
+    _Type(JSONB, JSONB_ARRAY, -1, "jsonb"),
 )
-_BY_OID = {kind.oid: kind for kind in _TYPES}
-_BY_ARRAY = {kind.array: kind for kind in _TYPES if kind.array}
+# What only values have that clients send or ask for.
+_UNNAMED = (
+    _Type(CHAR, CHAR_ARRAY, 1, '"char"'),
+    _Type(UNKNOWN, 0, -2, "unknown"),
+    _Type(RECORD, RECORD_ARRAY, -1, "record"),
+    _Type(VOID, 0, 4, "void"),
+    _Type(XML, 143, -1, "xml"),
+    _Type(TIMETZ, 1270, 12, "time with time zone"),
+    _Type(INT4RANGE, 3905, -1, "int4range"),
+    _Type(NUMRANGE, 3907, -1, "numrange"),
+    _Type(TSRANGE, 3909, -1, "tsrange"),
+    _Type(TSTZRANGE, 3911, -1, "tstzrange"),
+    _Type(DATERANGE, 3913, -1, "daterange"),
+    _Type(INT8RANGE, 3927, -1, "int8range"),
+)
+_BY_OID = {kind.oid: kind for kind in (*_TYPES, *_UNNAMED)}
+_BY_ARRAY = {kind.array: kind for kind in _BY_OID.values() if kind.array}
+OIDS: Mapping[str, int] = {name: kind.oid for kind in _TYPES for name in kind.names}
+"""The types that SQL can name, by each of their names."""
 
 
 def element(oid: int) -> int | None:
@@ -174,23 +190,19 @@ def column(name: str, type: pa.DataType, nullable: bool = True) -> Column:  # no
 def _of_arrow(type: pa.DataType) -> tuple[int, int]:  # noqa: A002
     import pyarrow.types as kinds
 
+    from penstock.types.arrow import is_list
+
     if kinds.is_dictionary(type):
         return _of_arrow(type.value_type)
     if kinds.is_decimal(type):
         # Arrow allows a negative scale and PostgreSQL's typmod is only for those within its own limits.
         within = 0 <= type.scale <= type.precision
         return NUMERIC, numeric_typmod(type.precision, type.scale) if within else -1
-    if _is_list(type):
+    if is_list(type):
         inner, typmod = _of_arrow(type.value_type)
         nested = element(inner) is not None or inner == JSON
         return (JSON, -1) if nested else (_BY_OID[inner].array, typmod)
     return _scalar(type), -1
-
-
-def _is_list(type: pa.DataType) -> bool:  # noqa: A002
-    import pyarrow.types as kinds
-
-    return bool(kinds.is_list(type) or kinds.is_large_list(type) or kinds.is_fixed_size_list(type))
 
 
 def _scalar(type: pa.DataType) -> int:  # noqa: A002
@@ -247,22 +259,9 @@ def arrow_type(oid: int, typmod: int = -1) -> pa.DataType:
         return pa.list_(arrow_type(inner, typmod))
     if oid == NUMERIC:
         return pa.decimal128(*_precision(typmod))
-    known = {
-        BOOL: pa.bool_(),
-        BYTEA: pa.binary(),
-        INT8: pa.int64(),
-        INT2: pa.int16(),
-        INT4: pa.int32(),
-        OID: pa.int64(),
-        FLOAT4: pa.float32(),
-        FLOAT8: pa.float64(),
-        DATE: pa.date32(),
-        TIME: pa.time64("us"),
-        TIMESTAMP: pa.timestamp("us"),
-        TIMESTAMPTZ: pa.timestamp("us", tz="UTC"),
-        INTERVAL: pa.month_day_nano_interval(),
-    }
-    return known.get(oid, pa.string())
+    if oid in (TIMESTAMP, TIMESTAMPTZ):
+        return pa.timestamp("us", "UTC" if oid == TIMESTAMPTZ else None)
+    return pa.type_for_alias(_BY_OID[oid].arrow if oid in _BY_OID else "string")
 
 
 def _precision(typmod: int) -> tuple[int, int]:
@@ -294,8 +293,30 @@ def pg_ddl(type: pa.DataType) -> str:  # noqa: A002
     return name if inner is None else f"{name}[]"
 
 
-def is_interval(kind: DataType) -> bool:
-    """Whether it is the dialect's own type of intervals."""
-    from pyspark.sql import types as t
+def takes(name: str, type: pa.DataType) -> bool:  # noqa: A002
+    """Whether a column of a type in `pg_type` may be given Arrow's values. A text may become anything."""
+    from penstock.types.arrow import NESTED, kind_of
 
-    return isinstance(kind, t.StructType) and kind.names == ["pg_months", "pg_days", "pg_micros"]
+    given = kind_of(type)
+    if given in NESTED:
+        return name in ("json", "jsonb")
+    found = _kind(name)
+    return given in ("text", found) or (given == "integer" and found == "decimal")
+
+
+def gives(name: str, category: str, type: pa.DataType) -> bool:  # noqa: A002
+    """Whether the values in a column of a type and category in `pg_type` may be read as Arrow's."""
+    from penstock.types.arrow import kind_of
+
+    if (wanted := kind_of(type)) == "text":
+        # Texts of any kind, enumerations, and addresses in networks.
+        return category in ("S", "E", "I") or name in ("uuid", "json", "jsonb", "xml")
+    return wanted == _kind(name)
+
+
+def _kind(name: str) -> Kind | None:
+    """The kind of values of a type in `pg_type`. An oid is a name, and no number to count with."""
+    from penstock.types.arrow import kind_of
+
+    oid = OIDS.get(name, OID)
+    return None if oid == OID else kind_of(arrow_type(oid))

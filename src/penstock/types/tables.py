@@ -24,7 +24,7 @@ import types
 import typing
 from collections.abc import Hashable, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -32,9 +32,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import pyarrow as pa
 
 from penstock.errors import DefinitionError, UnknownField, UnknownType
+from penstock.types.arrow import OF_PYTHON
+from penstock.types.spark import spark_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,46 +242,6 @@ def _zoned(field: pa.Field) -> str:
     return f" in {zone}" if zone else ""
 
 
-def spark_schema(schema: pa.Schema) -> StructType:
-    """The Spark schema for an Arrow schema whose types a table can have."""
-    from pyspark.sql import types as t
-
-    return t.StructType([t.StructField(f.name, spark_type(f.type), f.nullable) for f in schema])
-
-
-def spark_type(kind: pa.DataType) -> DataType:
-    """The Spark type that holds values of an Arrow type."""
-    from pyspark.sql import types as t
-
-    if pa.types.is_decimal(kind):
-        return t.DecimalType(kind.precision, kind.scale)
-    if pa.types.is_timestamp(kind):
-        return t.TimestampType() if kind.tz else t.TimestampNTZType()
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return t.ArrayType(spark_type(kind.value_type), kind.value_field.nullable)
-    if pa.types.is_struct(kind):
-        return t.StructType([t.StructField(f.name, spark_type(f.type), f.nullable) for f in kind])
-    simple: dict[pa.DataType, type[DataType]] = {
-        pa.int8(): t.ByteType,
-        pa.int16(): t.ShortType,
-        pa.int32(): t.IntegerType,
-        pa.int64(): t.LongType,
-        pa.float32(): t.FloatType,
-        pa.float64(): t.DoubleType,
-        pa.string(): t.StringType,
-        pa.large_string(): t.StringType,
-        pa.binary(): t.BinaryType,
-        pa.large_binary(): t.BinaryType,
-        pa.bool_(): t.BooleanType,
-        pa.date32(): t.DateType,
-    }
-    if kind not in simple:
-        raise UnknownType(
-            f"Arrow type {kind} has no Spark type", hint="cast it to a type that a table can have"
-        )
-    return simple[kind]()
-
-
 def unknown_field(table: str, name: str, known: Iterable[str]) -> UnknownField:
     names = list(known)
     close = difflib.get_close_matches(name, names, n=1)
@@ -287,17 +249,6 @@ def unknown_field(table: str, name: str, known: Iterable[str]) -> UnknownField:
         f"table {table} has no field {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""),
         hint=f"fields of {table}: {', '.join(names)}",
     )
-
-
-_PLAIN: dict[Any, pa.DataType] = {
-    int: pa.int64(),
-    float: pa.float64(),
-    str: pa.string(),
-    bytes: pa.binary(),
-    bool: pa.bool_(),
-    date: pa.date32(),
-    datetime: pa.timestamp("us", "UTC"),
-}
 
 
 def _snake(name: str) -> str:
@@ -369,8 +320,8 @@ def _column(annotation: Any) -> tuple[pa.DataType, bool]:
             "Decimal without precision",
             hint="write Annotated[Decimal, Precision(18, 4)] with the digits you need",
         )
-    if isinstance(annotation, Hashable) and annotation in _PLAIN:
-        return _PLAIN[annotation], False
+    if isinstance(annotation, Hashable) and annotation in OF_PYTHON:
+        return OF_PYTHON[annotation], False
     if origin is list and arguments:
         _refuse_zone(_zone(arguments[0]))
         kind, nullable = _column(arguments[0])
@@ -394,7 +345,7 @@ def _annotated(inner: Any, extras: tuple[Any, ...]) -> tuple[pa.DataType, bool]:
             return pa.decimal128(extra.precision, extra.scale), nullable
         if isinstance(extra, Timestamp):
             _check_bare(inner, "Timestamp", datetime)
-            return pa.timestamp("us") if extra.naive else _PLAIN[datetime], nullable
+            return pa.timestamp("us") if extra.naive else OF_PYTHON[datetime], nullable
     return _column(inner)
 
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.batch.inputs import check_schema, conform
-from penstock.batch.inputs.conform import fits
 from penstock.errors import BadInput, TypeMismatch
+from penstock.types.lattice import fits
 
 US = pa.timestamp("us", "UTC")
 NOON = datetime(2024, 1, 2, 12, tzinfo=UTC)

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pytest
 from pyspark.sql import Window
 from pyspark.sql import functions as F
-from pyspark.sql import types as t
 
 from penstock.batch.pipeline import Pipeline, Resource, Transform, transform
 from penstock.batch.pipeline.check import Unchecked
 from penstock.batch.pipeline.execute import Executor
-from penstock.batch.pipeline.schemas import widens
 from penstock.errors import DefinitionError, TypeMismatch, UndeclaredRead, UndeclaredWrite, UnknownField
 from penstock.types.tables import Precision, Table, derived
 
@@ -224,32 +222,6 @@ def test_types_that_do_not_fit(spark: SparkSession, column: Callable[[str], Any]
     )
     with pytest.raises(TypeMismatch, match=said):
         check(spark, made)
-
-
-@pytest.mark.parametrize(
-    ("have", "want", "fits"),
-    [
-        (t.IntegerType(), t.LongType(), True),
-        (t.ByteType(), t.ShortType(), True),
-        (t.LongType(), t.IntegerType(), False),
-        (t.FloatType(), t.DoubleType(), True),
-        (t.DoubleType(), t.FloatType(), False),
-        (t.LongType(), t.DoubleType(), False),
-        (t.DecimalType(10, 2), t.DecimalType(12, 4), True),
-        (t.DecimalType(10, 2), t.DecimalType(12, 2), True),
-        (t.DecimalType(10, 2), t.DecimalType(11, 4), False),
-        (t.DecimalType(10, 4), t.DecimalType(12, 2), False),
-        (t.NullType(), t.StringType(), True),
-        (t.StringType(), t.BinaryType(), False),
-        (t.TimestampNTZType(), t.TimestampType(), False),
-        (t.ArrayType(t.LongType(), True), t.ArrayType(t.LongType(), False), True),
-        (t.ArrayType(t.IntegerType()), t.ArrayType(t.LongType()), False),
-        (t.StructType().add("a", "long"), t.StructType().add("a", "long", False), True),
-        (t.StructType().add("a", "long"), t.StructType().add("b", "long"), False),
-    ],
-)
-def test_widening(have: t.DataType, want: t.DataType, fits: bool) -> None:
-    assert widens(have, want) is fits
 
 
 def test_a_declared_write_that_does_not_happen(spark: SparkSession) -> None:

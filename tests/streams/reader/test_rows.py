@@ -16,11 +16,12 @@ from penstock.errors import CorruptFile, UsageError
 from penstock.storage import FileRecord
 from penstock.streams.log import row_files, schemas
 from penstock.streams.log.row_files import WantedRows, balanced, gathered
-from penstock.streams.log.schemas import END_OF_TIME, arrow_schema, end_row
+from penstock.streams.log.schemas import END_OF_TIME, end_row
 from penstock.streams.log.source_options import ReadOptions
 from penstock.streams.model import RowFile
 from penstock.streams.place import Place
-from penstock.types.tables import Precision, Table, spark_schema
+from penstock.types.spark import arrow_schema, spark_schema
+from penstock.types.tables import Precision, Table
 from tests.streams.log.support import SCHEMA, Made
 
 MEGABYTE = 1 << 20

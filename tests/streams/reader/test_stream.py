@@ -20,7 +20,7 @@ from penstock.streams.log.source_options import ReadOptions
 from penstock.streams.log.spark_source import EpochStreamReader, read_stream
 from penstock.streams.model import RowFile
 from penstock.streams.place import Place
-from penstock.types.tables import spark_schema
+from penstock.types.spark import spark_schema
 from tests.control.cluster.support import until
 from tests.streams.log.support import NOON, SCHEMA, Made
 

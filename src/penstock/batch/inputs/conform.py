@@ -1,8 +1,7 @@
 """Making a file's columns what a table declares, or saying why that cannot be.
 
-Allowed is what loses nothing: wider integers, floats and decimals, plain text for dictionaries,
-any time unit to microseconds in UTC (a time without a zone is taken as UTC), nested types by the
-same rules. Whether a value really fits, where the types alone cannot say, is checked as it is read.
+Allowed is what `penstock.types.lattice.fits` allows. A time without a zone is taken as UTC, unless the
+table says otherwise. Whether a value really fits, where the types alone cannot say, is checked as it is read.
 """
 
 from __future__ import annotations
@@ -15,6 +14,8 @@ from pyarrow import types as t
 
 from penstock.core.ranges import counted
 from penstock.errors import BadInput, TypeMismatch
+from penstock.types.arrow import has_offsets, is_text
+from penstock.types.lattice import fits
 from penstock.types.tables import zone_of
 
 _SAYS_ZONE = r"(?i)\d[t ]\d{2}.*(z|[+-]\d{2}(:?\d{2})?)$"
@@ -83,59 +84,6 @@ def conform(
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def fits(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether values of type ``source`` may be read as ``target``."""
-    if source.equals(target) or t.is_null(source):
-        return True
-    if t.is_dictionary(source):
-        return fits(source.value_type, target)
-    if t.is_integer(source):
-        return _integer_fits(source, target)
-    if t.is_floating(source):
-        return bool(t.is_floating(target) and source.bit_width <= target.bit_width)
-    if t.is_decimal(source):
-        return bool(t.is_decimal(target)) and _decimal_fits(source, target)
-    if t.is_timestamp(source):
-        return bool(t.is_timestamp(target) and (source.tz is None or target.tz is not None))
-    if _is_text(source):
-        return _is_text(target) or bool(t.is_date32(target) or t.is_time(target) or t.is_timestamp(target))
-    if _is_bytes(source):
-        return _is_bytes(target) or _is_text(target)
-    return _nested_fits(source, target)
-
-
-def _nested_fits(source: pa.DataType, target: pa.DataType) -> bool:
-    if _is_list(source):
-        return (t.is_list(target) or t.is_large_list(target)) and fits(source.value_type, target.value_type)
-    if t.is_struct(source) and t.is_struct(target):
-        children = {field.name: field.type for field in source}
-        return all(
-            fits(children[field.name], field.type) if field.name in children else field.nullable
-            for field in target
-        )
-    if t.is_map(source) and t.is_map(target):
-        return fits(source.key_type, target.key_type) and fits(source.item_type, target.item_type)
-    same_kind = (t.is_date(source) and t.is_date(target)) or (t.is_time(source) and t.is_time(target))
-    return bool(same_kind)
-
-
-def _decimal_fits(source: pa.DataType, target: pa.DataType) -> bool:
-    whole = target.precision - target.scale >= source.precision - source.scale
-    return bool(whole and target.scale >= source.scale)
-
-
-def _integer_fits(source: pa.DataType, target: pa.DataType) -> bool:
-    if t.is_integer(target):
-        spare = target.bit_width - source.bit_width
-        if t.is_signed_integer(source):
-            return bool(t.is_signed_integer(target) and spare >= 0)
-        # There is no wider signed type for unsigned 64 bits: its values are checked one by one.
-        return bool(spare > 0 or target.bit_width == 64 or (t.is_unsigned_integer(target) and spare >= 0))
-    if t.is_floating(target):
-        return bool(target.bit_width == 64)
-    return bool(t.is_decimal(target) and target.precision - target.scale >= _digits(source))
-
-
 class _ImpossibleError(Exception):
     """No value of the one type can be read as the other."""
 
@@ -145,7 +93,7 @@ def _cast(array: pa.Array, target: pa.DataType, zone: str | None = None) -> pa.A
         return array
     if not fits(array.type, target):
         raise _ImpossibleError(f"{array.type} in the file cannot be read as {target}")
-    if _is_text(array.type) and t.is_timestamp(target) and target.tz is not None:
+    if is_text(array.type) and t.is_timestamp(target) and target.tz is not None:
         return _instants(array, target, zone or "UTC")
     if zone and t.is_timestamp(array.type) and array.type.tz is None:
         # A time that a change of clocks made twice, or left out, is an error and not a guess.
@@ -192,7 +140,7 @@ def _cast_list(array: pa.Array, target: pa.DataType) -> pa.Array:
         )
     plain = pa.large_list if t.is_large_list(target) else pa.list_
     # pyarrow converts between the kinds of lists; what they hold must have the same type for that.
-    if t.is_large_list(array.type) != t.is_large_list(target) or not _has_offsets(array.type):
+    if t.is_large_list(array.type) != t.is_large_list(target) or not has_offsets(array.type):
         array = pc.cast(array, plain(array.type.value_field))
     return pa.Array.from_buffers(
         target,
@@ -222,7 +170,7 @@ def _first_null(array: pa.Array, field: pa.Field, path: str = "") -> tuple[int, 
             bad = _first_null(_where_valid(array, array.field(i)), child, path)
             if bad is not None:
                 return _row_of_valid(array, bad[0]), bad[1]
-    elif _has_offsets(field.type) and _cares(field.type.value_field):
+    elif has_offsets(field.type) and _cares(field.type.value_field):
         bad = _first_null(array.flatten(), field.type.value_field, path)
         if bad is not None:
             return pc.list_parent_indices(array)[bad[0]].as_py(), bad[1]
@@ -235,7 +183,7 @@ def _cares(field: pa.Field) -> bool:
         return True
     if t.is_struct(field.type):
         return any(map(_cares, field.type))
-    return _has_offsets(field.type) and _cares(field.type.value_field)
+    return has_offsets(field.type) and _cares(field.type.value_field)
 
 
 def _where_valid(parent: pa.Array, child: pa.Array) -> pa.Array:
@@ -246,27 +194,3 @@ def _row_of_valid(parent: pa.Array, index: int) -> int:
     if not parent.null_count:
         return index
     return int(pc.indices_nonzero(parent.is_valid())[index].as_py())
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind))
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(
-        t.is_binary(kind) or t.is_large_binary(kind) or t.is_binary_view(kind) or t.is_fixed_size_binary(kind)
-    )
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(_has_offsets(kind) or t.is_fixed_size_list(kind) or t.is_list_view(kind))
-
-
-def _has_offsets(kind: pa.DataType) -> bool:
-    return bool(t.is_list(kind) or t.is_large_list(kind))
-
-
-def _digits(integer: pa.DataType) -> int:
-    return len(str(2**integer.bit_width)) - (
-        1 if t.is_signed_integer(integer) and integer.bit_width == 64 else 0
-    )

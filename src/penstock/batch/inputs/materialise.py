@@ -14,7 +14,7 @@ from penstock.spark import records
 from penstock.spark.faults import carried, decode
 from penstock.spark.flow import Batches
 from penstock.storage import FileRecord, Storage
-from penstock.types.tables import spark_schema
+from penstock.types.spark import spark_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.batch.pipeline.fingerprint.modules import of_project
-from penstock.batch.pipeline.schemas import widens
 from penstock.batch.pipeline.stages import Bound
 from penstock.errors import (
     DefinitionError,
@@ -27,7 +26,8 @@ from penstock.errors import (
     UnknownField,
 )
 from penstock.spark.session import empty_frame
-from penstock.types.tables import Table, spark_type
+from penstock.types.spark import spark_type, widens
+from penstock.types.tables import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -157,8 +157,9 @@ def check_columns(bound: Bound, table: type[Table], frame: DataFrame, given: Ite
     for column in frame.schema:
         if column.name not in written:
             continue
-        want = spark_type(table.__fields__[column.name].type)
-        if not widens(column.dataType, want):
+        declared = table.__fields__[column.name].type
+        if not widens(column.dataType, declared):
+            want = spark_type(declared)
             raise bound.transform.error(
                 TypeMismatch,
                 f"makes {name}.{column.name} a {column.dataType.simpleString()}, "

@@ -13,12 +13,12 @@ from penstock.batch.pipeline.check import Unchecked, check_columns, check_transf
 from penstock.batch.pipeline.dataset import Dataset
 from penstock.batch.pipeline.resources import Handles
 from penstock.batch.pipeline.retry import attempt, is_transient
-from penstock.batch.pipeline.schemas import same, widens
 from penstock.batch.pipeline.stages import Bound, Stage
 from penstock.errors import DefinitionError, PenstockError, TransformFailed, TypeMismatch, UsageError
 from penstock.spark.faults import found, raised_at
 from penstock.spark.flow import Flow
-from penstock.types.tables import Table, spark_type
+from penstock.types.spark import is_same, spark_type, widens
+from penstock.types.tables import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -100,8 +100,9 @@ class Executor:
         if missing:
             raise UsageError(f"the DataFrame given for table {name} has no column {', '.join(missing)}")
         for column in have:
-            kind, want = rows.schema[column].dataType, spark_type(table.__fields__[column].type)
-            if not widens(kind, want):
+            kind, declared = rows.schema[column].dataType, table.__fields__[column].type
+            if not widens(kind, declared):
+                want = spark_type(declared)
                 raise TypeMismatch(
                     f"the DataFrame given for table {name} has {column} as {kind.simpleString()}, "
                     f"declared as {want.simpleString()}",
@@ -251,12 +252,16 @@ def _cast(frame: DataFrame, table: type[Table], names: list[str]) -> DataFrame:
     """The columns in declared order, widened to the declared types where they are narrower."""
     from pyspark.sql import functions as F
 
-    wanted = {name: spark_type(table.__fields__[name].type) for name in names}
-    narrower = {name for name, kind in wanted.items() if not same(frame.schema[name].dataType, kind)}
+    declared = {name: table.__fields__[name].type for name in names}
+    wider = {
+        name: spark_type(kind)
+        for name, kind in declared.items()
+        if not is_same(frame.schema[name].dataType, kind)
+    }
     # Each select is analysed anew: leave out the one that changes nothing.
-    if not narrower and frame.columns == names:
+    if not wider and frame.columns == names:
         return frame
-    return frame.select(*(F.col(n).cast(wanted[n]).alias(n) if n in narrower else n for n in names))
+    return frame.select(*(F.col(n).cast(wider[n]).alias(n) if n in wider else n for n in names))
 
 
 def _extended(schema: pa.Schema, written: pa.Schema) -> pa.Schema:

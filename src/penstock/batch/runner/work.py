@@ -32,7 +32,7 @@ from penstock.spark.flow import Flow, Scan
 from penstock.spark.paths import for_spark
 from penstock.spark.session import parallelism
 from penstock.storage import FileRecord, Storage
-from penstock.types.tables import spark_schema
+from penstock.types.spark import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

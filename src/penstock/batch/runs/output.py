@@ -90,7 +90,7 @@ class Output:
 
     def frame(self, spark: SparkSession, table: str) -> DataFrame:
         """The published rows as a DataFrame."""
-        from penstock.types.tables import spark_schema
+        from penstock.types.spark import spark_schema
 
         schema, records = self.schema(table), self.files(table)
         storage = self.run.output_storage

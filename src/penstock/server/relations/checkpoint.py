@@ -19,7 +19,7 @@ from penstock.spark import files
 from penstock.spark.flow import Flow, Scan
 from penstock.storage import FileRecord, Storage
 from penstock.store import Store
-from penstock.types.tables import spark_schema
+from penstock.types.spark import spark_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.server.relations.naming import backquoted
-from penstock.types.postgres import is_interval
+from penstock.types.spark import sent_type
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def arrow(schema: StructType) -> pa.Schema:
     """The Arrow schema of what Spark gives for these columns."""
-    return pa.schema([pa.field(f.name, _arrow_type(f.dataType), f.nullable) for f in schema.fields])
+    return pa.schema([pa.field(f.name, sent_type(f.dataType), f.nullable) for f in schema.fields])
 
 
 def ddl_types(schema: StructType) -> Mapping[str, str]:
@@ -51,16 +51,3 @@ def parsed(columns: str) -> StructType:
     found = StructType.fromDDL(columns) if columns else StructType([])
     assert isinstance(found, StructType)
     return found
-
-
-def _arrow_type(kind: DataType) -> pa.DataType:
-    from pyspark.errors import PySparkException
-    from pyspark.sql.pandas.types import to_arrow_type
-    from pyspark.sql.types import YearMonthIntervalType
-
-    if is_interval(kind) or isinstance(kind, YearMonthIntervalType):
-        return pa.month_day_nano_interval()
-    try:
-        return to_arrow_type(kind, timezone="UTC")
-    except (PySparkException, TypeError):
-        return pa.string()

@@ -19,7 +19,7 @@ from penstock.server.relations import checkpoint, columns, naming
 from penstock.server.relations.ddl.catalogued import Catalogued, key_of
 from penstock.server.relations.ddl.planning import SpecMaker
 from penstock.server.relations.entry import TableEntry, broken
-from penstock.server.relations.files import arrow_files, formats
+from penstock.server.relations.files import formats
 from penstock.server.relations.files.paths import Roots, plain
 from penstock.server.relations.published import Publications
 from penstock.server.relations.relation import Bindings, Key, Provider, Relation
@@ -27,7 +27,7 @@ from penstock.server.relations.spark_tables import SparkTables
 from penstock.server.relations.spec import TableSpec, ViewSpec
 from penstock.storage import Storage
 from penstock.store import Store
-from penstock.types.tables import spark_schema
+from penstock.types.spark import nearest_schema, spark_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -311,7 +311,7 @@ class Tables:
         return Relation(*entry.key, entry.kind, entry.arrow, entry.types, bind, self._bindings, doubt)
 
     def _of_provider(self, provider: Provider, key: Key, schema: pa.Schema, user: User) -> Relation:
-        simple = arrow_files.plain_schema(schema)
+        simple = nearest_schema(schema)
 
         def frame(spark: SparkSession) -> DataFrame:
             return spark.createDataFrame(provider.rows(key[1], user).cast(simple), spark_schema(simple))

@@ -17,7 +17,7 @@ from penstock.sinks.delta.table import translated
 from penstock.spark.flow import Batches, Flow, Scan
 from penstock.spark.paths import for_spark
 from penstock.storage import Storage
-from penstock.types.tables import spark_schema
+from penstock.types.spark import spark_schema
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

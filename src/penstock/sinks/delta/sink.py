@@ -15,8 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-import pyarrow as pa
-
 from penstock.config import shown_url
 from penstock.core.durable import sync_folder
 from penstock.core.failpoints import reach
@@ -27,8 +25,10 @@ from penstock.sinks.columns import flow_of
 from penstock.sinks.delta.files import DataFile, loosened, write
 from penstock.sinks.delta.table import check_table, translated
 from penstock.storage import Storage
+from penstock.types.arrow import kind_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame
 
@@ -69,8 +69,7 @@ class DeltaSink(Sink):
             if name not in schema.names:
                 raise UsageError(f"the table cannot be partitioned by {name!r}, which is not a field of it")
             kind = schema.field(name).type
-            t = pa.types
-            if not (t.is_integer(kind) or t.is_string(kind) or t.is_boolean(kind) or t.is_date(kind)):
+            if kind_of(kind) not in ("integer", "text", "boolean", "date"):
                 raise UsageError(
                     f"the table cannot be partitioned by {name}, which is {kind}",
                     hint="whole numbers, texts, booleans and dates can be used",

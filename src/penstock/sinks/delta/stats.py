@@ -9,6 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.types.arrow import kind_of
+
 _LONGEST = 32
 """Bounds of longer texts are left out."""
 _MILLISECOND = timedelta(milliseconds=1)
@@ -50,8 +52,7 @@ class Statistics:
 
 
 def _bounded(kind: pa.DataType) -> bool:
-    t = pa.types
-    return bool(t.is_integer(kind) or t.is_string(kind) or t.is_date(kind) or t.is_timestamp(kind))
+    return kind_of(kind) in ("integer", "text", "date", "instant", "local time")
 
 
 def _is_short(both: tuple[Any, Any]) -> bool:

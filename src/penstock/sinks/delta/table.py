@@ -6,21 +6,26 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from penstock.config import shown_url
 from penstock.core.packages import need
 from penstock.errors import StorageFull, StreamMismatch, TransientError, UsageError
+from penstock.types.lattice import loosens
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from deltalake import DeltaTable
+    from deltalake import DeltaTable, Schema
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _FULL = "No space left on device"
 # What a table may ask of its writers beyond putting rows into files.
 _DEMANDS = ("delta.constraints.", "delta.columnMapping.mode")
 _FIELD_DEMANDS = ("delta.invariants", "delta.generationExpression", "delta.identity.")
+_UNTOLD = re.compile(r'(^|[tT]ype": )"(variant|interval)')
+"""Types of which Arrow does not tell what they are: a struct of bytes to it, or a number."""
 
 
 @contextmanager
@@ -63,16 +68,15 @@ def check_table(table: DeltaTable, schema: pa.Schema, partition_by: Sequence[str
 def _fields(table: DeltaTable, schema: pa.Schema) -> Iterator[str]:
     from deltalake import Schema
 
-    there = {field["name"]: field for field in json.loads(table.schema().to_json())["fields"]}
-    ours = {field["name"]: field for field in json.loads(Schema.from_arrow(schema).to_json())["fields"]}
-    for name, field in ours.items():
+    there, ours = _columns(table.schema()), _columns(Schema.from_arrow(schema))
+    for name, column in ours.items():
         if name not in there:
             yield f"it has no column {name}"
-        elif not _fits(field["type"], there[name]["type"]):
-            yield f"{name} is {_shown(there[name]['type'])} there and {_shown(field['type'])} here"
-        elif field["nullable"] and not there[name]["nullable"]:
+        elif not there[name].takes(column):
+            yield f"{name} is {there[name]} there and {column} here"
+        elif column.arrow.nullable and not there[name].arrow.nullable:
             yield f"{name} may not be null there"
-    yield from (f"it needs a column {n}" for n, f in there.items() if n not in ours and not f["nullable"])
+    yield from (f"it needs a column {n}" for n, c in there.items() if n not in ours and not c.arrow.nullable)
 
 
 def _partitions(table: DeltaTable, partition_by: Sequence[str]) -> Iterator[str]:
@@ -92,24 +96,26 @@ def _demands(table: DeltaTable) -> Iterator[str]:
                 yield f"column {field['name']} has {name}, which is not kept by files of ours"
 
 
-def _fits(have: Any, want: Any) -> bool:
-    """Whether values of a Delta type may stand in a column of another: the same, but for looser nulls."""
-    if not isinstance(have, dict) or not isinstance(want, dict):
-        return bool(have == want)
-    if have["type"] != want["type"]:
-        return False
-    if have["type"] == "array":
-        inner = have["containsNull"] <= want["containsNull"]
-        return bool(inner and _fits(have["elementType"], want["elementType"]))
-    ours, theirs = have["fields"], want["fields"]
-    return [f["name"] for f in ours] == [f["name"] for f in theirs] and all(
-        _fits(a["type"], b["type"]) and a["nullable"] <= b["nullable"]
-        for a, b in zip(ours, theirs, strict=True)
-    )
+@dataclass(frozen=True, slots=True)
+class _Column:
+    arrow: pa.Field
+    delta: Any
+    """The type as Delta's log has it."""
+
+    def takes(self, other: _Column) -> bool:
+        """Whether values of ``other`` may stand here: the types are the same, but for looser nulls."""
+        return loosens(other.arrow.type, self.arrow.type) and not _UNTOLD.search(json.dumps(self.delta))
+
+    def __str__(self) -> str:
+        return self.delta if isinstance(self.delta, str) else json.dumps(self.delta)
 
 
-def _shown(kind: Any) -> str:
-    return kind if isinstance(kind, str) else json.dumps(kind)
+def _columns(schema: Schema) -> dict[str, _Column]:
+    described = json.loads(schema.to_json())["fields"]
+    return {
+        field.name: _Column(field, described[number]["type"])
+        for number, field in enumerate(pa.schema(schema.to_arrow()))
+    }
 
 
 def _words(error: BaseException) -> str:

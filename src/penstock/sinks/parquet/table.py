@@ -18,7 +18,7 @@ from penstock.spark.paths import for_spark
 from penstock.storage import FileRecord, Storage
 from penstock.store import Store
 from penstock.streams.layout import Layout
-from penstock.types.tables import spark_schema
+from penstock.types.spark import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

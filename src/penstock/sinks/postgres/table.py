@@ -7,17 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from penstock.errors import StreamMismatch, UsageError
+from penstock.types.arrow import NESTED, kind_of
+from penstock.types.postgres import pg_ddl, takes
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from psycopg import Connection
     from psycopg.sql import Composable, Composed, Identifier
-
-_INTEGERS = frozenset({"int2", "int4", "int8", "numeric"})
-_FLOATS = frozenset({"float4", "float8"})
-_JSON = frozenset({"json", "jsonb"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +93,7 @@ def check_columns(table: PostgresTable, schema: pa.Schema) -> None:
     wrong = [
         f"{f.name} is {table.columns[f.name]} there and {f.type} here"
         for f in schema
-        if f.name in table.columns and not _takes(table.columns[f.name], f.type)
+        if f.name in table.columns and not takes(table.columns[f.name], f.type)
     ]
     if missing or wrong:
         reasons = [f"it has no column {name}" for name in missing] + wrong
@@ -165,43 +162,5 @@ def _listed(names: Sequence[str]) -> Composable:
 
 
 def _declared(one: pa.Field) -> str:
-    return f"{_type(one.type)}{'' if one.nullable else ' NOT NULL'}"
-
-
-def _type(kind: pa.DataType) -> str:
-    t = pa.types
-    if t.is_decimal(kind):
-        return f"numeric({kind.precision}, {kind.scale})"
-    if t.is_timestamp(kind):
-        return "timestamptz" if kind.tz else "timestamp"
-    if t.is_nested(kind):
-        return "jsonb"
-    names = {
-        pa.int8(): "smallint",
-        pa.int16(): "smallint",
-        pa.int32(): "integer",
-        pa.int64(): "bigint",
-        pa.float32(): "real",
-        pa.float64(): "double precision",
-        pa.bool_(): "boolean",
-        pa.date32(): "date",
-        pa.binary(): "bytea",
-    }
-    return names.get(kind, "text")
-
-
-def _takes(column: str, kind: pa.DataType) -> bool:
-    """Whether a column of PostgreSQL's type may hold values of ours. A text may become anything."""
-    t = pa.types
-    allowed = (
-        (t.is_integer, _INTEGERS),
-        (t.is_floating, _FLOATS),
-        (t.is_decimal, frozenset({"numeric"})),
-        (t.is_boolean, frozenset({"bool"})),
-        (t.is_date, frozenset({"date"})),
-        (t.is_binary, frozenset({"bytea"})),
-        (t.is_nested, _JSON),
-    )
-    if t.is_timestamp(kind):
-        return column == ("timestamptz" if kind.tz else "timestamp")
-    return all(column in names for is_a, names in allowed if is_a(kind))
+    kind = "jsonb" if kind_of(one.type) in NESTED else pg_ddl(one.type)
+    return f"{kind}{'' if one.nullable else ' NOT NULL'}"

@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import pyarrow as pa
 import pyarrow.json
 
+from penstock.batch.inputs.formats.jsonl import readable_type
 from penstock.errors import DefinitionError, NullInField, TransientError, TypeMismatch, UsageError
 from penstock.spark.fitting import fit, from_rows
+from penstock.types.arrow import has_inside
+from penstock.types.lattice import is_same
 from penstock.types.tables import Table, refuse_zones
 
 if TYPE_CHECKING:
@@ -109,27 +112,20 @@ def _from_json(table: type[Table], messages: Sequence[Message]) -> pa.RecordBatc
     return fit(table.__table_name__, batch, schema)
 
 
-def _json_type(kind: pa.DataType, name: str, is_inner: bool = False) -> pa.DataType:
+def _json_type(kind: pa.DataType, name: str) -> pa.DataType:
     """As what a value of JSON is read that becomes one of ``kind``."""
-    # Of a time without a zone, pyarrow would drop the zone that a text has.
-    if pa.types.is_date(kind) or _is_naive(kind):
-        return pa.string()
     if pa.types.is_binary(kind):
-        if is_inner:
-            raise DefinitionError(
-                f"the field {name} has bytes inside, which JSON has not", hint="use str, or value=a function"
-            )
         return pa.string()
-    if pa.types.is_list(kind):
-        return pa.list_(_json_type(kind.value_type, name, True))
-    if pa.types.is_struct(kind):
-        return pa.struct([(each.name, _json_type(each.type, name, True)) for each in kind])
-    return kind
+    if has_inside(kind, pa.types.is_binary):
+        raise DefinitionError(
+            f"the field {name} has bytes inside, which JSON has not", hint="use str, or value=a function"
+        )
+    return readable_type(kind)
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if not pa.types.is_binary(kind):
-        return column.cast(kind) if _is_spelled(kind) else column
+        return column if is_same(column.type, kind) else column.cast(kind)
     try:
         values = [
             None if each is None else base64.b64decode(each, validate=True) for each in column.to_pylist()
@@ -137,21 +133,6 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
     except (binascii.Error, ValueError) as error:
         raise _Unfit(f"bytes are not base64: {error}") from error
     return pa.array(values, kind)
-
-
-def _is_naive(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_timestamp(kind)) and kind.tz is None
-
-
-def _is_spelled(kind: pa.DataType) -> bool:
-    """Whether it holds dates or times that are read as texts."""
-    if pa.types.is_list(kind):
-        return _is_spelled(kind.value_type)
-    return (
-        bool(pa.types.is_date(kind))
-        or _is_naive(kind)
-        or (bool(pa.types.is_struct(kind)) and any(_is_spelled(each.type) for each in kind))
-    )
 
 
 def _timestamp(message: Message) -> datetime | None:

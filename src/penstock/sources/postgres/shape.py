@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from penstock.errors import InputError, TypeMismatch
 from penstock.sources.postgres.client import psycopg_package, relation
+from penstock.types.postgres import gives
 
 if TYPE_CHECKING:
     import psycopg
@@ -93,26 +94,15 @@ def shape_of(source: PostgresSource, connection: psycopg.Connection[Any]) -> Pos
 
 def _selected(source: PostgresSource, field: Field, kind: str, category: str, full: str) -> Composable:
     """The column as it is fetched, if values of its type fit the field."""
-    sql, is_a = psycopg_package().sql, pa.types
+    sql = psycopg_package().sql
     column = sql.Identifier(field.name)
-    textual = category in ("S", "E", "I") or kind in ("uuid", "json", "jsonb", "xml")
-    fits = (
-        (is_a.is_integer(field.type) and kind in ("int2", "int4", "int8"))
-        or (is_a.is_floating(field.type) and kind in ("float4", "float8"))
-        or (is_a.is_decimal(field.type) and kind == "numeric")
-        or (is_a.is_string(field.type) and textual)
-        or (is_a.is_boolean(field.type) and kind == "bool")
-        or (is_a.is_date(field.type) and kind == "date")
-        or (is_a.is_timestamp(field.type) and kind == ("timestamptz" if field.type.tz else "timestamp"))
-        or (field.zone is not None and kind == "timestamp")
-        or (is_a.is_binary(field.type) and kind == "bytea")
-    )
-    if not fits:
+    is_local = field.zone is not None and kind == "timestamp"
+    if not (is_local or gives(kind, category, field.type)):
         raise TypeMismatch(
             f"{source!r}: column {field.name} is {full} in PostgreSQL, "
             f"and {field} is declared as {field.type}",
             hint=_ZONELESS
-            if kind == "timestamp" and is_a.is_timestamp(field.type)
+            if kind == "timestamp" and pa.types.is_timestamp(field.type)
             else "declare the field with the type that fits, or cast the column in a view and read that",
         )
     fetched: Composable = sql.SQL("encode({}, 'hex')").format(column) if kind == "bytea" else column

@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from penstock.types import postgres
+
 
 @dataclass(frozen=True, slots=True)
 class Type:
@@ -56,19 +58,7 @@ class Type:
         return self.name in ("date", "timestamp", "timestamptz")
 
 
-_SPARK = {
-    "bool": "BOOLEAN",
-    "int2": "SMALLINT",
-    "int4": "INT",
-    "int8": "BIGINT",
-    "float4": "FLOAT",
-    "float8": "DOUBLE",
-    "bytea": "BINARY",
-    "date": "DATE",
-    "timestamp": "TIMESTAMP_NTZ",
-    "timestamptz": "TIMESTAMP",
-}
-
+_SPARK = {name: postgres.spark_type(oid) for name, oid in postgres.OIDS.items()}
 _INTERVALS = {
     "ym": "INTERVAL YEAR TO MONTH",
     "dt": "INTERVAL DAY TO SECOND",
@@ -150,6 +140,32 @@ _OF_SPARK = {
     "timestamp_ntz": TIMESTAMP,
     "void": UNKNOWN,
 }
+
+NAMED = {
+    "BOOLEAN": BOOL,
+    "SMALLINT": INT2,
+    "INT": INT4,
+    "BIGINT": INT8,
+    "FLOAT": FLOAT4,
+    "DOUBLE": FLOAT8,
+    "TEXT": TEXT,
+    "VARCHAR": TEXT,
+    "NAME": TEXT,
+    "CHAR": Type("bpchar"),
+    "BPCHAR": Type("bpchar"),
+    "VARBINARY": BYTEA,
+    "BINARY": BYTEA,
+    "DATE": DATE,
+    "TIMESTAMP": TIMESTAMP,
+    "TIMESTAMPNTZ": TIMESTAMP,
+    "TIMESTAMPTZ": TIMESTAMPTZ,
+    "INTERVAL": DAYTIME,
+    "TIME": TIME,
+    "JSON": JSON,
+    "JSONB": JSONB,
+    "UUID": UUID,
+}
+"""The types that a cast can name, as the parser calls them."""
 
 
 def common(types: Sequence[Type]) -> Type:

@@ -22,7 +22,7 @@ from penstock.streams.ingest.journal_shuffle import NOTHING, ShuffleWork
 from penstock.streams.ingest.journal_task import journal_tasks
 from penstock.streams.ingest.task_results import SCHEMA, Polled, TaskResult, polled
 from penstock.streams.model import PartState
-from penstock.types.tables import spark_schema
+from penstock.types.spark import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime
-from decimal import Decimal
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from penstock.errors import UsageError
-from penstock.types.tables import spark_schema
+from penstock.types.arrow import ZEROS, kind_of
+from penstock.types.spark import spark_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
 
 END_OF_TIME = datetime(9999, 1, 1, tzinfo=UTC)
 """The event time of the row that stands for the end of a stream.
@@ -36,16 +36,6 @@ COUNT = "_penstock_count"
 """The column that says for how many equal rows a row stands, where they were counted while reading."""
 
 _UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
-_ZEROS: tuple[tuple[Callable[[pa.DataType], bool], Any], ...] = (
-    (pa.types.is_list, []),
-    (pa.types.is_string, ""),
-    (pa.types.is_binary, b""),
-    (pa.types.is_boolean, False),
-    (pa.types.is_date, date(1970, 1, 1)),
-    (lambda kind: pa.types.is_timestamp(kind) and kind.tz is None, datetime(1970, 1, 1)),
-    (pa.types.is_timestamp, datetime(1970, 1, 1, tzinfo=UTC)),
-    (pa.types.is_decimal, Decimal(0)),
-)
 
 
 def encode(schema: pa.Schema) -> str:
@@ -79,11 +69,6 @@ def decode(text: str, columns: Sequence[str] | None) -> StructType | str:
             f"there is no column {', '.join(sorted(missing))}", hint=f"columns: {', '.join(found.names)}"
         )
     return StructType([field for field in found if field.name in columns])
-
-
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """The inverse of `penstock.types.tables.spark_schema`."""
-    return pa.schema([pa.field(f.name, _arrow_type(f.dataType), f.nullable) for f in schema])
 
 
 def end_row(schema: pa.Schema, event_time: str) -> pa.RecordBatch:
@@ -125,32 +110,4 @@ def _nothing(field: pa.Field) -> Any:
     kind = field.type
     if pa.types.is_struct(kind):
         return {inner.name: _nothing(inner) for inner in kind}
-    return next((zero for is_kind, zero in _ZEROS if is_kind(kind)), 0)
-
-
-def _arrow_type(kind: DataType) -> pa.DataType:
-    from pyspark.sql import types as t
-
-    plain: dict[type[DataType], pa.DataType] = {
-        t.BooleanType: pa.bool_(),
-        t.ByteType: pa.int8(),
-        t.ShortType: pa.int16(),
-        t.IntegerType: pa.int32(),
-        t.LongType: pa.int64(),
-        t.FloatType: pa.float32(),
-        t.DoubleType: pa.float64(),
-        t.StringType: pa.string(),
-        t.BinaryType: pa.binary(),
-        t.DateType: pa.date32(),
-        t.TimestampType: pa.timestamp("us", "UTC"),
-        t.TimestampNTZType: pa.timestamp("us"),
-    }
-    if (found := plain.get(type(kind))) is not None:
-        return found
-    if isinstance(kind, t.DecimalType):
-        return pa.decimal128(kind.precision, kind.scale)
-    if isinstance(kind, t.ArrayType):
-        return pa.list_(pa.field("element", _arrow_type(kind.elementType), kind.containsNull))
-    if isinstance(kind, t.StructType):
-        return pa.struct(list(arrow_schema(kind)))
-    raise UsageError(f"a stream has no columns of type {kind.simpleString()}")
+    return ZEROS[kind_of(kind)]

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import UsageError
+from penstock.errors import UnknownType, UsageError
 from penstock.streams.log.row_files import WantedRows
-from penstock.streams.log.schemas import COUNT, arrow_schema, check_event_time
+from penstock.streams.log.schemas import COUNT, check_event_time
 from penstock.streams.place import Place
+from penstock.types.spark import arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,7 +92,10 @@ class ReadOptions:
 
     def arrow(self, schema: StructType) -> pa.Schema:
         """The schema of the batches."""
-        found = arrow_schema(schema)
+        try:
+            found = arrow_schema(schema)
+        except UnknownType as error:
+            raise UsageError(error.what) from None
         if self.event_time is not None:
             check_event_time(found, self.event_time)
         return found

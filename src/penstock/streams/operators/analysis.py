@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from penstock.batch.pipeline.schemas import same, widens
 from penstock.errors import DefinitionError, NullInField, PenstockError, TypeMismatch, UnknownField
 from penstock.spark.faults import encode
 from penstock.spark.flow import Flow
 from penstock.streams.api.shape import Shape
 from penstock.streams.operators.query import CompiledRows, EventTimeMark
 from penstock.streams.operators.sites import Site
-from penstock.types.tables import Field, spark_type
+from penstock.types.spark import is_same, spark_type, widens
+from penstock.types.tables import Field
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -83,7 +83,7 @@ def _column(site: Site, frame: DataFrame, field: Field, mark: EventTimeMark | No
     from pyspark.sql import functions as F
 
     have, want = frame.schema[field.name], spark_type(field.type)
-    if not widens(have.dataType, want):
+    if not widens(have.dataType, field.type):
         raise site.error(
             TypeMismatch,
             f"makes {field} a {have.dataType.simpleString()}, but it is declared as {want.simpleString()}",
@@ -99,7 +99,7 @@ def _column(site: Site, frame: DataFrame, field: Field, mark: EventTimeMark | No
             hint=f"fill the value, or declare {field.name} as nullable",
         )
         column = F.when(column.isNull(), F.raise_error(F.lit(encode(missing)))).otherwise(column)
-    if not same(have.dataType, want):
+    if not is_same(have.dataType, field.type):
         column = column.cast(want)
     # A column that was the event time of other rows is an ordinary one here.
     return column.alias(field.name, metadata={})

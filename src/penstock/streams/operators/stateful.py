@@ -16,7 +16,7 @@ from penstock.streams.operators.query import CompiledRows, Operator, QueryCompil
 from penstock.streams.operators.sites import Site
 from penstock.streams.operators.stateless import table_of
 from penstock.streams.operators.steps import ExpectedRows, Row, called
-from penstock.types.tables import spark_schema
+from penstock.types.spark import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor

@@ -72,9 +72,8 @@ def jsonl_schema(file: FileStamp | None, declared: pa.Schema | None) -> pa.Schem
 
 def readable_schema(declared: pa.Schema) -> pa.Schema:
     """How pyarrow's JSON reader can make what is declared; what comes is then cast."""
-    return pa.schema(
-        [pa.field(field.name, pa.string() if zone_of(field) else _readable(field.type)) for field in declared]
-    )
+    kinds = [pa.string() if zone_of(field) else readable_type(field.type) for field in declared]
+    return pa.schema(list(zip(declared.names, kinds, strict=True)))
 
 
 def read_documents(text: pa.Buffer, schema: pa.Schema | None, unexpected: str) -> pa.Table:
@@ -89,7 +88,7 @@ def read_documents(text: pa.Buffer, schema: pa.Schema | None, unexpected: str) -
     )
 
 
-def _readable(kind: pa.DataType) -> pa.DataType:
+def readable_type(kind: pa.DataType) -> pa.DataType:
     """The type as pyarrow's JSON reader can make it: dates and times come as texts, to be cast.
 
     So do timestamps without a zone, of which it would drop the zone that a text has.
@@ -97,9 +96,9 @@ def _readable(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_date(kind) or pa.types.is_time(kind) or (pa.types.is_timestamp(kind) and not kind.tz):
         return pa.string()
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _readable(field.type)) for field in kind])
+        return pa.struct([pa.field(field.name, readable_type(field.type)) for field in kind])
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return pa.list_(_readable(kind.value_type))
+        return pa.list_(readable_type(kind.value_type))
     if pa.types.is_map(kind):
         raise BadInput(
             f"a JSON-lines file cannot fill a column of type {kind}", hint="declare a nested table"

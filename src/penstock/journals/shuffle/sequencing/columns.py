@@ -16,6 +16,7 @@ from penstock.errors import BadInput
 from penstock.journals.format import documents
 from penstock.journals.format.hints import META
 from penstock.journals.shuffle.sequencing.stamps import Stamps
+from penstock.types.arrow import has_inside
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -90,7 +91,8 @@ class Parser:
         self.schema = schema
         meta = pa.field(META, pa.struct([("uuid", pa.string())]))
         self._explicit = pa.schema([meta, *readable_schema(schema)])
-        self._decimals = [n for n, each in enumerate(self._explicit) if _has_decimals(each.type)]
+        types = enumerate(self._explicit.types)
+        self._decimals = [n for n, each in types if has_inside(each, pa.types.is_decimal)]
 
     def parse(self, pieces: Sequence[JournalLines]) -> Lines:
         """The documents of ``pieces``; `BadInput` names journal and offset of a line that is none."""
@@ -144,12 +146,6 @@ class Parser:
         nulls = [pa.nulls(1, each.type) for each in self._explicit][1:]
         meta = pa.array([{"uuid": uuid}], self._explicit.field(META).type)
         return pa.RecordBatch.from_arrays([meta, *nulls], schema=self._explicit)
-
-
-def _has_decimals(kind: pa.DataType) -> bool:
-    if pa.types.is_nested(kind):
-        return any(_has_decimals(kind.field(n).type) for n in range(kind.num_fields))
-    return bool(pa.types.is_decimal(kind))
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

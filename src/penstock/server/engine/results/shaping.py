@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from penstock.errors import SqlError
 from penstock.types import postgres as pg
 from penstock.types.postgres import Column
+from penstock.types.spark import is_interval
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -180,7 +181,7 @@ def _carried(kind: DataType) -> _Carried:
         return _Carried(_MONTH_DAY_NANO, MONTHS)
     if isinstance(kind, t.CalendarIntervalType):
         return _Carried(_MONTH_DAY_NANO, _TRIPLE)
-    if pg.is_interval(kind):
+    if is_interval(kind):
         return _Carried(_MONTH_DAY_NANO, PARTS)
     if isinstance(kind, (t.StructType, t.MapType, t.VariantType)):
         return _Carried(pa.string(), _JSON, json=True)

@@ -12,15 +12,13 @@ from penstock.server.pgwire.encode.moments import date_binary, interval_binary, 
 from penstock.server.pgwire.encode.numbers import all_null, bool_binary, number_binary, numeric_binary
 from penstock.server.pgwire.encode.text import (
     Style,
-    is_bytes,
-    is_list,
-    is_text,
     list_parts,
     plain,
     regrouped,
     text_field,
 )
 from penstock.server.pgwire.encode.weaving import RowLayout, woven
+from penstock.types.arrow import is_bytes, is_list, is_text
 from penstock.types.postgres import (
     BOOL,
     BYTEA,
@@ -38,6 +36,7 @@ from penstock.types.postgres import (
     TIMESTAMP,
     TIMESTAMPTZ,
     UUID,
+    arrow_type,
     element,
     type_name,
 )
@@ -50,14 +49,8 @@ _NUMBERS = {
     FLOAT4: (pa.float32(), ">f4"),
     FLOAT8: (pa.float64(), ">f8"),
 }
-_CASTS = {
-    BOOL: pa.bool_(),
-    DATE: pa.date32(),
-    TIME: pa.time64("us"),
-    TIMESTAMP: pa.timestamp("us"),
-    TIMESTAMPTZ: pa.timestamp("us", tz="UTC"),
-}
-"""What a string of such a type is read as."""
+_NOT_READ = frozenset({INTERVAL, NUMERIC})
+"""Types that Arrow does not read from texts as PostgreSQL writes them."""
 _ENCODERS = {
     BOOL: bool_binary,
     DATE: date_binary,
@@ -96,13 +89,13 @@ def binary_field(array: pa.Array, oid: int) -> Field:
 
 
 def _read(array: pa.Array, oid: int) -> pa.Array:
-    if oid not in _CASTS:
+    if oid in _NOT_READ:
         raise SqlError(
             f"no binary output function available for text as type {type_name(oid)}",
             sqlstate="42883",
             hint="ask for the text format, or cast the column to text",
         )
-    return array.cast(_CASTS[oid])
+    return array.cast(arrow_type(oid))
 
 
 def _uuid_binary(array: pa.Array) -> Field:

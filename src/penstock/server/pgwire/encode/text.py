@@ -16,6 +16,7 @@ from penstock.server.pgwire.encode.fields import Field, Varying, content, field,
 from penstock.server.pgwire.encode.floats import float_text
 from penstock.server.pgwire.encode.moments import date_text, interval_text, time_text, timestamp_text
 from penstock.server.pgwire.encode.numbers import all_null, bool_text, integer_text, numeric_text
+from penstock.types.arrow import is_bytes, is_list, is_text
 from penstock.types.postgres import JSON, JSON_ARRAY, JSONB, JSONB_ARRAY, element
 
 if TYPE_CHECKING:
@@ -53,25 +54,6 @@ def plain(array: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return plain(array.dictionary_decode())
     return array
-
-
-def is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def is_bytes(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_binary(kind)
-        or types.is_large_binary(kind)
-        or types.is_binary_view(kind)
-        or types.is_fixed_size_binary(kind)
-    )
-
-
-def is_list(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def text_field(array: pa.Array, oid: int, style: Style) -> Field:

@@ -12,49 +12,15 @@ from penstock.types import postgres
 _LONGEST_NAME = 200
 _STRING = re.compile(r"'((?:[^']|'')*)'")
 _NUMBER = re.compile(r"[+-]?\s*(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-_NAMES = {
-    "bool": postgres.BOOL,
-    "char": postgres.BPCHAR,
+_OIDS = {
+    **postgres.OIDS,
     "decimal": postgres.NUMERIC,
     "double": postgres.FLOAT8,
     "float": postgres.FLOAT8,
-    "float4": postgres.FLOAT4,
-    "float8": postgres.FLOAT8,
     "int": postgres.INT4,
-    "int2": postgres.INT2,
-    "int4": postgres.INT4,
-    "int8": postgres.INT8,
     "string": postgres.TEXT,
-    "time": postgres.TIME,
-    "timestamp": postgres.TIMESTAMP,
-    "timestamptz": postgres.TIMESTAMPTZ,
     "unknown": 0,
-    "varchar": postgres.VARCHAR,
 }
-_KNOWN = (
-    postgres.BOOL,
-    postgres.BYTEA,
-    postgres.NAME,
-    postgres.INT8,
-    postgres.INT2,
-    postgres.INT4,
-    postgres.TEXT,
-    postgres.OID,
-    postgres.JSON,
-    postgres.FLOAT4,
-    postgres.FLOAT8,
-    postgres.BPCHAR,
-    postgres.VARCHAR,
-    postgres.DATE,
-    postgres.TIME,
-    postgres.TIMESTAMP,
-    postgres.TIMESTAMPTZ,
-    postgres.INTERVAL,
-    postgres.NUMERIC,
-    postgres.UUID,
-    postgres.JSONB,
-)
-_OIDS = {**{postgres.type_name(oid): oid for oid in _KNOWN}, **_NAMES}
 
 
 def type_oid(name: str) -> int:

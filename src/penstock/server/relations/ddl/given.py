@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import SqlError
 from penstock.server.relations.columns import parsed as columns_of
 from penstock.server.relations.naming import backquoted
+from penstock.types import postgres
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -16,24 +17,9 @@ _NAME = re.compile(r"""(?:"((?:[^"]|"")+)"|`((?:[^`]|``)+)`|([^\W\d]\w*))\s+(.+)
 _LENGTH = re.compile(
     r"(?:character varying|varchar|character|char|bpchar)\s*(?:\(\s*\d+\s*\))?", re.IGNORECASE
 )
-_TYPES = {
-    "text": "STRING",
-    "name": "STRING",
-    "uuid": "STRING",
-    "json": "STRING",
-    "jsonb": "STRING",
-    "bool": "BOOLEAN",
-    "int2": "SMALLINT",
-    "int4": "INT",
-    "int8": "BIGINT",
-    "float4": "FLOAT",
-    "float8": "DOUBLE",
-    "double precision": "DOUBLE",
-    "bytea": "BINARY",
-    "timestamptz": "TIMESTAMP",
-    "timestamp with time zone": "TIMESTAMP",
-    "timestamp without time zone": "TIMESTAMP_NTZ",
-}
+_SPARK = frozenset({"interval", "numeric", "oid", "time", "time without time zone", "timestamp"})
+"""Names that Spark reads, or refuses, in its own way."""
+_TYPES = {name: postgres.spark_type(oid) for name, oid in postgres.OIDS.items() if name not in _SPARK}
 
 
 def parsed(columns: str) -> StructType:

@@ -14,6 +14,7 @@ from penstock.errors import CorruptFile, SqlError
 from penstock.server.relations.files import globbing, paths
 from penstock.spark.flow import Batches, Flow, Scan
 from penstock.storage import filesystem_of
+from penstock.types.spark import nearest_schema
 
 if TYPE_CHECKING:
     from pyarrow import dataset, fs
@@ -37,13 +38,13 @@ def check_options(format: str, options: dict[str, str]) -> None:  # noqa: A002
 def schema_of(path: str, format: str, options: dict[str, str]) -> pa.Schema:  # noqa: A002
     """The columns of the files, in types that Spark has."""
     if format != "arrow":
-        return plain_schema(_dataset(path, format, options).schema)
+        return nearest_schema(_dataset(path, format, options).schema)
     filesystem, files = _files(path)
     if not files:
         raise gone(path)
     try:
         with filesystem.open_input_file(files[0]) as file, _reader(file) as reader:
-            return plain_schema(reader.schema)
+            return nearest_schema(reader.schema)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise SqlError(f"{files[0]} is not an Arrow file: {error}", sqlstate="58030") from error
 
@@ -132,51 +133,6 @@ def _fitted(batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordBa
                 f"column {field.name} of {where} is {found.type} and cannot be read as {field.type}: {error}"
             ) from error
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """The same columns in types that Spark has."""
-    return pa.schema([pa.field(f.name, _plain_type(f.type)) for f in schema])
-
-
-def _plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type that Spark has for values of a type; text, where it has none."""
-    t = pa.types
-    if t.is_dictionary(kind):
-        return _plain_type(kind.value_type)
-    if t.is_list(kind) or t.is_large_list(kind) or t.is_fixed_size_list(kind):
-        return pa.list_(_plain_type(kind.value_type))
-    if t.is_struct(kind):
-        return pa.struct([pa.field(f.name, _plain_type(f.type)) for f in kind])
-    if t.is_timestamp(kind):
-        return pa.timestamp("us", "UTC" if kind.tz else None)
-    if t.is_decimal(kind):
-        return pa.decimal128(min(kind.precision, 38), kind.scale) if kind.scale >= 0 else pa.decimal128(38, 0)
-    simple = {
-        pa.uint8(): pa.int16(),
-        pa.uint16(): pa.int32(),
-        pa.uint32(): pa.int64(),
-        pa.uint64(): pa.decimal128(20, 0),
-        pa.float16(): pa.float32(),
-        pa.date64(): pa.date32(),
-        pa.large_string(): pa.string(),
-        pa.large_binary(): pa.binary(),
-    }
-    same = (
-        pa.int8(),
-        pa.int16(),
-        pa.int32(),
-        pa.int64(),
-        pa.float32(),
-        pa.float64(),
-        pa.bool_(),
-        pa.date32(),
-    )
-    if kind in simple:
-        return simple[kind]
-    if kind in (*same, pa.string(), pa.binary()):
-        return kind
-    return pa.binary() if t.is_fixed_size_binary(kind) else pa.string()
 
 
 def _reader(file: pa.NativeFile) -> pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader:

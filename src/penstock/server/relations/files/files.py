@@ -41,7 +41,7 @@ def look(spark: SparkSession, spec: TableSpec, given: StructType | None = None) 
     """The columns of the files, as they are or as they are ``given``, and of the folders they are in."""
     check_there(spec.path)
     if not is_native(spark, spec):
-        from penstock.types.tables import spark_schema
+        from penstock.types.spark import spark_schema
 
         arrow_files.check_options(spec.format, dict(spec.options))
         return given or spark_schema(arrow_files.schema_of(spec.path, spec.format, dict(spec.options)))

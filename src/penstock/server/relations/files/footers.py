@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from penstock.server.relations.files import paths
 from penstock.server.relations.spec import TableSpec
+from penstock.types.spark import has_spark_type, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -47,8 +48,6 @@ def _of(file: pq.ParquetFile) -> StructType | None:
     old = any(file.schema.column(n).physical_type == "INT96" for n in range(len(file.schema)))
     if old or not all(_is_plain(field.type) for field in arrow):
         return None
-    from penstock.types.tables import spark_schema
-
     return StructType([StructField(f.name, f.dataType) for f in spark_schema(arrow).fields])
 
 
@@ -75,14 +74,4 @@ def _is_plain(kind: pa.DataType) -> bool:
     """Whether Spark surely reads a column of this type as we would name it."""
     if pa.types.is_timestamp(kind):
         return str(kind.unit) in ("ms", "us")
-    signed = pa.types.is_signed_integer(kind)
-    real = pa.types.is_float32(kind) or pa.types.is_float64(kind)
-    text = pa.types.is_string(kind) or pa.types.is_binary(kind)
-    return bool(
-        signed
-        or real
-        or text
-        or pa.types.is_boolean(kind)
-        or pa.types.is_date32(kind)
-        or pa.types.is_decimal128(kind)
-    )
+    return has_spark_type(kind) or bool(pa.types.is_decimal128(kind))

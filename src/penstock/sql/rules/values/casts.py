@@ -16,21 +16,13 @@ from penstock.sql.rules.types import (
     ANY,
     BOOL,
     BYTEA,
-    DATE,
     DAYTIME,
-    FLOAT4,
-    FLOAT8,
-    INT2,
-    INT4,
-    INT8,
     JSON,
     JSONB,
+    NAMED,
     NUMERIC,
     ROUGH,
     TEXT,
-    TIME,
-    TIMESTAMP,
-    TIMESTAMPTZ,
     UNKNOWN,
     UUID,
     Type,
@@ -43,17 +35,6 @@ from penstock.sql.rules.values.literals import FLOATING, UUID_FORM, constant, fl
 from penstock.sql.rules.values.literals import decimal as decimal_literal
 from penstock.sql.rules.values.texts import json_text, plain, to_text
 
-_TYPES = {
-    "BOOLEAN": BOOL, "SMALLINT": INT2, "INT": INT4, "BIGINT": INT8, "FLOAT": FLOAT4, "DOUBLE": FLOAT8,
-    "TEXT": TEXT,
-    "VARCHAR": TEXT, "NAME": TEXT, "CHAR": Type("bpchar"), "BPCHAR": Type("bpchar"), "VARBINARY": BYTEA,
-    "BINARY": BYTEA,
-    "DATE": DATE, "TIMESTAMP": TIMESTAMP, "TIMESTAMPNTZ": TIMESTAMP, "TIMESTAMPTZ": TIMESTAMPTZ,
-    "INTERVAL": DAYTIME,
-    "TIME": TIME,
-    "JSON": JSON, "JSONB": JSONB, "UUID": UUID,
-}  # fmt: skip
-
 
 def of_cast(node: exp.Expr) -> tuple[Type, list[int]]:
     """The type that a cast names, and its modifiers."""
@@ -65,7 +46,7 @@ def of_cast(node: exp.Expr) -> tuple[Type, list[int]]:
     sizes = [int(part.name) for part in node.expressions if part.name.lstrip("-").isdigit()]
     if name in ("DECIMAL", "NUMERIC"):
         return (numeric(sizes[0], sizes[1] if len(sizes) > 1 else 0) if sizes else NUMERIC), sizes
-    kind = _TYPES.get(name)
+    kind = NAMED.get(name)
     if kind is None:
         raise refuse(f"the type {node.sql('postgres').lower()} is not supported", node)
     return kind, sizes
