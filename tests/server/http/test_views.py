@@ -20,7 +20,8 @@ from penstock.server.http.openapi import document
 from penstock.storage import Storage
 from penstock.store.memory import MemoryStore
 from penstock.streams.registry import open_stream
-from tests.server.http.standin import Browser, StandIn
+from tests.server.http.browser import Browser
+from tests.server.stand_in import StandIn
 
 SAMPLE = re.compile(r'[a-zA-Z_:][a-zA-Z0-9_:]*(\{[a-z_]+="(\\.|[^"\\\n])*"\})? [0-9.e+-]+')
 
@@ -171,7 +172,7 @@ def test_runs_and_streams_of_a_store(tmp_path: Path) -> None:
     open_stream(store, "clicks", definition)
     config = Config(store="memory:", storage=str(tmp_path))
     server = WebServer(
-        StandIn(lambda work: iter(())),
+        StandIn(),
         Access(Users(store)),
         sources=StoreSources(store, Storage(str(tmp_path)), config),
     )
@@ -253,7 +254,7 @@ def test_openapi_describes_real_answers(browser: Browser) -> None:
         if "get" in methods
     ]
     asked.append(("POST", "/api/v1/queries", "/api/v1/queries", {"sql": "SELECT 1"}))
-    asked.append(("POST", "/api/v1/queries", "/api/v1/queries", {"sql": "SELECT nonsense"}))
+    asked.append(("POST", "/api/v1/queries", "/api/v1/queries", {"sql": "SELECT nope"}))
     asked.append(("POST", "/api/v1/token", "/api/v1/token", {}))
     asked.append(("DELETE", "/api/v1/queries/{id}", f"/api/v1/queries/{query}", None))
     asked.append(("GET", "/api/v1/queries/{id}", "/api/v1/queries/none", None))
