@@ -25,6 +25,7 @@ from penstock.server.base import (
     User,
 )
 from penstock.server.session_settings import Settings
+from penstock.sql.statements.commands import Command
 from penstock.types import postgres
 from penstock.types.postgres import Column
 
@@ -129,7 +130,14 @@ class StandInConnection(Connection):
     def closed(self) -> bool:
         return self.closings > 0
 
-    def prepare(self, sql: str, parameters: Sequence[int] = (), *, exact: bool = False) -> Prepared:
+    def prepare(
+        self,
+        sql: str,
+        parameters: Sequence[int] = (),
+        *,
+        exact: bool = False,
+        command: Command | None = None,
+    ) -> Prepared:
         text = " ".join(sql.split())
         found = self.engine.answers.get(text)
         if isinstance(found, SqlError):

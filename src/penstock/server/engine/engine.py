@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from penstock.server.relations import Tables
     from penstock.server.session_settings import Settings
     from penstock.server.shadow import Shadow
+    from penstock.sql.statements.commands import Command
 
 _log = logging.getLogger(__name__)
 
@@ -187,14 +188,23 @@ class SparkEngine(Engine):
         return client if user == client.user else replace(client, user=user)
 
     def prepare(
-        self, sql: str, parameters: Sequence[int], client: Client, settings: Settings, *, exact: bool
+        self,
+        sql: str,
+        parameters: Sequence[int],
+        client: Client,
+        settings: Settings,
+        *,
+        exact: bool,
+        command: Command | None,
     ) -> Prepared:
         """Understand a statement for a client; see `Connection.prepare`."""
         for _ in range(_TRIES):
             if self._refreshed is None or self._refreshed[0] != self._tables.version:
                 self.refresh()
             try:
-                return self._planner.prepare(sql, parameters, client.user, settings, exact=exact)
+                return self._planner.prepare(
+                    sql, parameters, client.user, settings, exact=exact, command=command
+                )
             except SqlError as error:
                 if error.sqlstate != CRASHED:
                     raise

@@ -12,15 +12,10 @@ from penstock.errors import SqlError
 from penstock.server.base import Connection, Prepared
 from penstock.sql.statements.classify import Command, Empty, StatementText, classify, split
 from penstock.sql.statements.commands import (
+    FOR_ENGINE,
     Commit,
-    CreateSchema,
-    CreateTable,
-    CreateView,
     Declare,
-    Drop,
-    Explain,
     QueryStatement,
-    Rename,
     Rollback,
     RollbackTo,
     Unsupported,
@@ -31,7 +26,6 @@ if TYPE_CHECKING:
 
 _CACHED = 4096
 """Longer texts are not remembered."""
-_FOR_ENGINE = (QueryStatement, Explain, CreateView, CreateTable, CreateSchema, Drop, Rename)
 _LEAVES = (Commit, Rollback, RollbackTo)
 
 
@@ -85,11 +79,13 @@ def understand(
         with placed(piece.offset + command.offset):
             inner = understand(StatementText(command.query, 0), classify(command.query), connection, types)
         return ParsedStatement(piece.text, piece.offset, command, cursor=inner.prepared)
-    if not isinstance(command, _FOR_ENGINE):
+    if not isinstance(command, FOR_ENGINE):
         return ParsedStatement(piece.text, piece.offset, command)
-    text, offset = (command.text, command.offset) if isinstance(command, QueryStatement) else (piece.text, 0)
+    text, offset, asked = piece.text, 0, command
+    if isinstance(command, QueryStatement):
+        text, offset, asked = command.text, command.offset, QueryStatement(command.text)
     with placed(piece.offset + offset):
-        prepared = connection.prepare(text, types)
+        prepared = connection.prepare(text, types, command=asked)
     return ParsedStatement(piece.text, piece.offset, command, prepared)
 
 
