@@ -13,11 +13,8 @@ from penstock.server.base import Connection, Prepared
 from penstock.sql.statements.classify import Command, Empty, StatementText, classify, split
 from penstock.sql.statements.commands import (
     FOR_ENGINE,
-    Commit,
     Declare,
     QueryStatement,
-    Rollback,
-    RollbackTo,
     Unsupported,
 )
 
@@ -26,7 +23,6 @@ if TYPE_CHECKING:
 
 _CACHED = 4096
 """Longer texts are not remembered."""
-_LEAVES = (Commit, Rollback, RollbackTo)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +43,6 @@ class ParsedStatement:
         if self.cursor is not None:
             return self.cursor.parameters
         return self.prepared.parameters if self.prepared is not None else ()
-
-    @property
-    def leaves(self) -> bool:
-        """Whether it may run in a transaction that failed: it ends that."""
-        return isinstance(self.command, _LEAVES)
 
 
 @lru_cache(maxsize=1024)
