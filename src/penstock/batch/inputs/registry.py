@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.batch.inputs.build import build, recut
 from penstock.batch.inputs.draft import Draft, Source, differences, discard, make_draft
 from penstock.batch.inputs.files import ensure_unchanged
+from penstock.batch.inputs.index import unusable
 from penstock.batch.inputs.model import FORMATS, LAYOUT, Input, document_key, folder
 from penstock.batch.inputs.replaced import outlived, places
 from penstock.core.names import LONGEST, RULE, is_name
@@ -68,6 +69,7 @@ def register(
                 + differences(registered, draft, partition_rows),
                 left="the registered input is as it was",
                 hint="register this under another name; or with replace=True, if no run needs the old one",
+                typed="start a run of its own for this data with --run NAME",
             )
         if document is not None and registered is not None and same:
             discard(storage, draft)
@@ -256,10 +258,7 @@ def _decode(storage: Storage, document: Document, *, tolerant: bool = False) -> 
             ) from None
         if tolerant:
             return None
-        raise CorruptFile(
-            f"{storage.location(facts['details'])}, the file list of input {facts['name']!r}, is missing",
-            hint="register the input again with replace=True",
-        ) from None
+        raise _damaged(storage, facts, "is missing") from None
 
 
 def _check_layout(what: str, found: Mapping[str, Any]) -> None:
@@ -302,7 +301,4 @@ def _input(storage: Storage, facts: Mapping[str, Any]) -> Input:
 
 
 def _damaged(storage: Storage, facts: Mapping[str, Any], why: str) -> CorruptFile:
-    return CorruptFile(
-        f"{storage.location(facts['details'])}, the file list of input {facts['name']!r}, {why}",
-        hint="register the input again with replace=True",
-    )
+    return unusable(f"{storage.location(facts['details'])}, the file list of input {facts['name']!r}, {why}")
