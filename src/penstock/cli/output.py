@@ -5,17 +5,14 @@ Data goes to stdout; messages, progress and errors go to stderr.
 
 from __future__ import annotations
 
-import dataclasses
-import enum
 import json
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from penstock.core.ranges import Range
+from penstock.core.json_values import plain
 from penstock.errors import PenstockError
 
 
@@ -101,23 +98,6 @@ class JsonOutput(Output):
 def error_json(error: PenstockError) -> dict[str, Any]:
     next_step = in_commands(error).hint
     return {"code": error.code, "what": error.what, "left": error.left, "next": next_step}
-
-
-def plain(value: Any) -> Any:
-    """Any value of ours as JSON values."""
-    if isinstance(value, enum.Enum):
-        return value.value
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    if isinstance(value, Range | Path):
-        return str(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, Iterable):
-        return [plain(item) for item in value]
-    return str(value)
 
 
 def amount(number: float) -> str:

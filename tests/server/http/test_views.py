@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock import __version__
-from penstock.batch.runs import runs
+from penstock.batch.runs import runs, views
 from penstock.batch.runs.manifests import Fingerprint
 from penstock.batch.runs.runs import Run
 from penstock.config import Config
@@ -183,6 +183,7 @@ def test_runs_and_streams_of_a_store(tmp_path: Path) -> None:
         assert [(run["run"], run["state"]) for run in listed] == [("trades", "running")]
         shown = browser.get("/api/v1/runs/trades").json
         assert shown["owners"] == {"a": 1}
+        assert shown == views.one(store, "trades").to_json(), "what the command shows"
         assert shown["partitions"]["pending"] == {"partitions": 1, "rows": 500}
         for _ in range(2):
             stream = browser.get("/api/v1/streams/clicks").json
