@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import Config, shown_url
 from penstock.errors import UsageError
-from penstock.server.http.metrics import Metric
+from penstock.server.http.metrics import Metric, one
 from penstock.store.base import Store
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ class StoreSources(Sources):
         self._config = config
         self._observers: dict[str, StreamObserver] = {}
         self._lock = threading.Lock()
+        self.connections: Callable[[], int] = lambda: 0
+        """How many clients of PostgreSQL's protocol this process has; set by whoever knows."""
 
     def workers(self) -> Sequence[Any]:
         from penstock.server.roles.worker_records import workers
@@ -88,6 +90,16 @@ class StoreSources(Sources):
             return Observer(self._store, self._config.cluster).status(Catalog(self._store).head().version)
         except UsageError:
             return None
+
+    def metrics(self) -> Iterable[Metric]:
+        from penstock.server.roles.workers import Life
+
+        text = "Clients of PostgreSQL's protocol that are in."
+        alive = sum(worker.state == Life.ALIVE for worker in self.workers())
+        return [
+            one("penstock_pgwire_connections", "gauge", text, self.connections()),
+            one("penstock_workers", "gauge", "Workers that live.", alive),
+        ]
 
     def _observer(self, name: str) -> StreamObserver:
         from penstock.streams.views.observer import StreamObserver
