@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError, SqlError
@@ -14,7 +15,7 @@ from penstock.server.base import Client, Engine, Execution, Prepared, QueryInfo,
 from penstock.server.engine.connection import SparkConnection
 from penstock.server.engine.faults import CRASHED, lost
 from penstock.server.engine.planning import systems
-from penstock.server.engine.planning.explaining import ExplainExecution
+from penstock.server.engine.planning.explaining import explained
 from penstock.server.engine.planning.planner import Planner
 from penstock.server.engine.planning.plans import CatalogPlan, ExplainPlan, ShadowPlan, SparkPlan, SystemPlan
 from penstock.server.engine.registry import Registry, TrackedQuery
@@ -253,9 +254,10 @@ class SparkEngine(Engine):
         def renew(old: SparkPlan) -> SparkPlan:
             return self._planner.renewed(old, client.user, search_path)
 
+        answer = None
         if isinstance(plan, ExplainPlan):
-            return ExplainExecution(place, client, prepared, plan, renew, session, values, timeout, query)
-        return SparkExecution(place, client, prepared, plan, renew, session, values, timeout, query)
+            answer, plan = partial(explained, plan.command), plan.query
+        return SparkExecution(place, client, prepared, plan, renew, session, values, timeout, query, answer)
 
     def _system(
         self,
