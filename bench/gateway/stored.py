@@ -18,6 +18,7 @@ from bench.lab import Place
 from penstock.errors import SqlError
 from penstock.server.base import Client, Connection, Engine, Execution, Prepared, QueryInfo, TableInfo, User
 from penstock.server.session_settings import Settings
+from penstock.sql.statements.commands import Command
 from penstock.types import postgres
 
 
@@ -55,6 +56,7 @@ class _Connection(Connection):
         parameters: Sequence[int] = (),  # noqa: ARG002
         *,
         exact: bool = False,  # noqa: ARG002
+        command: Command | None = None,  # noqa: ARG002
     ) -> Prepared:
         found = self._engine.answers.get(sql)
         if found is None:

@@ -53,7 +53,8 @@
 
 The three branches below the root are the retry policy: code asks for the *type* of an error, never
 for its text. ``code`` is stable and meant for programs; the text is meant for people and says what
-happened, what is left behind (``left``) and what to type next (``hint``).
+happened, what is left behind (``left``) and what to do next (``hint``). Where somebody at the command line
+would do that in another way than a caller of the library, ``typed`` says how.
 """
 
 from __future__ import annotations
@@ -66,10 +67,19 @@ class PenstockError(Exception):
 
     code: ClassVar[str] = "error"
 
-    def __init__(self, what: str | None = None, *, left: str | None = None, hint: str | None = None) -> None:
+    def __init__(
+        self,
+        what: str | None = None,
+        *,
+        left: str | None = None,
+        hint: str | None = None,
+        typed: str | None = None,
+    ) -> None:
+        """``{table}`` in ``typed`` stands for the table whose input this is about."""
         self.what = what or (self.__doc__ or "").splitlines()[0]
         self.left = left
         self.hint = hint
+        self.typed = typed
         super().__init__(self.what)
 
     def __str__(self) -> str:
@@ -81,11 +91,15 @@ class PenstockError(Exception):
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), self.what, self.left, self.hint)
+        return _rebuild, (type(self), self.what, self.left, self.hint, self.typed)
 
 
-def _rebuild(kind: type[PenstockError], what: str, left: str | None, hint: str | None) -> PenstockError:
-    return kind(what, left=left, hint=hint)
+def _rebuild(
+    kind: type[PenstockError], what: str, left: str | None, hint: str | None, typed: str | None
+) -> PenstockError:
+    error = kind(what, left=left, hint=hint)
+    error.typed = typed
+    return error
 
 
 class TransientError(PenstockError):

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import json
-import re
-from pathlib import Path
+import pickle
 from typing import Any
 
 import pytest
@@ -10,7 +9,8 @@ import pytest
 from penstock import errors
 from penstock.cli import exits
 from penstock.cli.actions.running import Result
-from penstock.cli.output import COMMANDS, in_commands
+from penstock.cli.output import error_json, in_commands
+from penstock.spark.faults import decode, encode
 from tests.cli.program import Cli
 
 
@@ -97,19 +97,19 @@ def test_a_run_that_halted_is_resumable_whatever_the_cause(error: errors.Penstoc
     assert exits.code_for(error, halted=True) == code
 
 
-def test_the_library_still_says_what_is_reworded() -> None:
-    root = Path(errors.__file__).parent
-    # A hint may be written as several texts that stand below each other.
-    said = re.sub(r'"\n\s+"', "", "".join(f.read_text() for f in (root / "batch" / "inputs").rglob("*.py")))
-    assert [text for text in COMMANDS if text not in said] == []
-
-
 def test_advice_can_be_typed() -> None:
-    error = errors.BadInput("x", left="y", hint='close the quote, or register the input with quote="" if so')
+    error = errors.BadInput("x", left="y", hint="pass quote", typed="give --input-option {table}.quote=")
     told = in_commands(error, "trades")
     assert type(told) is errors.BadInput
-    assert (told.what, told.left) == ("x", "y")
-    assert told.hint == "close the quote, or give --input-option trades.quote= if so"
+    assert (told.what, told.left, told.hint) == ("x", "y", "give --input-option trades.quote=")
+    assert error_json(error)["next"] == "give --input-option TABLE.quote="
+    assert in_commands(told) is told
+
+
+def test_advice_reaches_the_command_line_from_workers() -> None:
+    error = errors.BadInput("x", hint="pass quote", typed="give --input-option {table}.quote=")
+    for arrived in (pickle.loads(pickle.dumps(error)), decode(Exception(encode(error)))):
+        assert in_commands(arrived).hint == "give --input-option TABLE.quote="
 
 
 @pytest.mark.parametrize(("ending", "code"), [("halted", exits.RESUMABLE), ("instances lost", exits.FAILED)])

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.batch.runner.events import Event
 from penstock.batch.runs import runs
-from penstock.cli.output import Block, Facts, Grid, JsonOutput, TextOutput, plain, size
+from penstock.cli.output import Block, Facts, Grid, JsonOutput, TextOutput, size
 from penstock.cli.screens import progress as progress_module
 from penstock.cli.screens.progress import Bar, ProgressLines, Quiet, RunStanding, clock, progress
 from penstock.control.claims import Board, register
+from penstock.core.json_values import plain
 from penstock.core.ranges import Range
 from penstock.store.memory import MemoryStore
 

@@ -84,7 +84,7 @@ PASSING = {
     "server/roles/worker_admission.py",
     "server/roles/worker.py",
     "server/shadow/catalog/session_tables.py",
-    "server/system/clusters.py",
+    "server/system/shapes.py",
     "server/http/encoding.py",
     "server/http/parameters.py",
     "server/http/queries.py",

@@ -28,9 +28,9 @@ from penstock.store.memory import MemoryStore
 from servers.pki import Authority
 from tests.server.access.scram_client import ScramClient
 from tests.server.pgwire.raw import SSL, Raw, error, message, request, startup
-from tests.server.pgwire.standin import Serving, serving
-from tests.server.pgwire.waiting import wait_until
+from tests.server.pgwire.serving import Serving, serving
 from tests.server.stand_in import StandIn
+from tests.server.waiting import wait_until
 
 ANN = {"user": "ann", "database": "penstock"}
 

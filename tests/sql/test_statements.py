@@ -427,7 +427,7 @@ def test_words_of_spark_become_catalog_queries(text: str, parts: list[str]) -> N
     assert all(part in command.text for part in parts)
 
 
-def test_long_texts_are_refused_or_at_least_not_kept() -> None:
+def test_texts_are_read_up_to_a_length() -> None:
     many = "SELECT " + "1," * (LONGEST // 2) + "1"
     for read in (split, classify):
         with pytest.raises(SqlError, match="characters") as caught:
@@ -435,8 +435,6 @@ def test_long_texts_are_refused_or_at_least_not_kept() -> None:
         assert caught.value.sqlstate == "54000"
     long = "SELECT " + "1," * REMEMBERED + "1"
     assert isinstance(classify(long), QueryStatement)
-    assert classify(long) is not classify(long)
-    assert classify("SELECT 1") is classify("SELECT 1")
 
 
 @pytest.mark.parametrize(

@@ -5,17 +5,14 @@ Data goes to stdout; messages, progress and errors go to stderr.
 
 from __future__ import annotations
 
-import dataclasses
-import enum
 import json
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from penstock.core.ranges import Range
+from penstock.core.json_values import plain
 from penstock.errors import PenstockError
 
 
@@ -99,24 +96,8 @@ class JsonOutput(Output):
 
 
 def error_json(error: PenstockError) -> dict[str, Any]:
-    return {"code": error.code, "what": error.what, "left": error.left, "next": error.hint}
-
-
-def plain(value: Any) -> Any:
-    """Any value of ours as JSON values."""
-    if isinstance(value, enum.Enum):
-        return value.value
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    if isinstance(value, Range | Path):
-        return str(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, Iterable):
-        return [plain(item) for item in value]
-    return str(value)
+    next_step = in_commands(error).hint
+    return {"code": error.code, "what": error.what, "left": error.left, "next": next_step}
 
 
 def amount(number: float) -> str:
@@ -172,36 +153,10 @@ def _draw(grid: Grid, out: TextIO) -> None:
     Console(file=out).print(table)
 
 
-# What the library says, and what to type instead. A test sees to it that the library still says it.
-COMMANDS = {
-    "register the input again with replace=True": (
-        "start a new run: the same command with --input and --run NAME"
-    ),
-    "the new data under another name, or with replace=True, and start a new run": (
-        "the new data with a new run: --run NAME"
-    ),
-    "register this under another name; or with replace=True, if no run needs the old one": (
-        "start a run of its own for this data with --run NAME"
-    ),
-    'register the input with quote=""': "give --input-option {table}.quote=",
-    "check the quotes in it, and the quote option": (
-        "check the quotes in it, and --input-option {table}.quote=CHARACTER"
-    ),
-    "check the delimiter, quote and header options against the file": (
-        "check the file against --input-option {table}.delimiter=, {table}.quote= and {table}.header="
-    ),
-}
-
-
 def in_commands(error: PenstockError, table: str = "TABLE") -> PenstockError:
     """The same error with advice that can be typed; ``table`` is the input it is about, if known."""
-    if error.hint is None:
+    if error.typed is None:
         return error
-    hint = error.hint
-    for said, typed in COMMANDS.items():
-        hint = hint.replace(said, typed.format(table=table))
-    if hint == error.hint:
-        return error
-    told = type(error)(error.what, left=error.left, hint=hint)
+    told = type(error)(error.what, left=error.left, hint=error.typed.format(table=table))
     told.__cause__ = error
     return told

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.output import JsonOutput, Output, Shown, TextOutput, plain
+from penstock.cli.output import JsonOutput, Output, Shown, TextOutput
 from penstock.cli.signals import Signals
+from penstock.core.json_values import plain
 from penstock.errors import StoreUnavailable
 
 if TYPE_CHECKING:

@@ -112,6 +112,7 @@ class DocumentFormat(Generic[T]):
     unpack: Callable[[Members], Members] | None = None
     left: str = "it was not changed"
     hint: str = "restore it from a backup"
+    typed: str | None = None
     refusal: type[TerminalError] = UsageError
 
     def encode(self, value: T) -> bytes:

@@ -21,12 +21,6 @@ VARIABLE = "PENSTOCK_FAILPOINTS"
 EXIT_CODE = 86
 """What the process ends with after the action ``exit``: no code that a command uses itself."""
 
-ACTIONS: dict[str, Callable[[], None]] = {
-    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
-    "stop": lambda: _stop(),
-    "exit": lambda: os._exit(EXIT_CODE),
-}
-
 _unstopped = threading.RLock()
 
 
@@ -34,6 +28,13 @@ def _stop() -> None:
     with _unstopped:
         # Sent to the thread itself: one that is sent to the process may let this thread run on a little.
         signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+
+
+ACTIONS: dict[str, Callable[[], None]] = {
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "stop": _stop,
+    "exit": lambda: os._exit(EXIT_CODE),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +79,8 @@ def reach(name: str) -> None:
 def unstopped() -> Iterator[None]:
     """In the block, the action ``stop`` of another thread waits: for locks that other processes wait for.
 
-    A signal stops all threads. If one of them held the lock of the store by chance, a test would show that the
-    store is blocked, and not what it is about. A point inside the block stops the process as anywhere else.
+    A signal stops all threads. If one of them held the lock of the store by chance, a test would show that
+    the store is blocked, and not what it is about. A point inside the block stops the process all the same.
     """
     if _points is None:
         yield

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.server.session_settings import Settings
+    from penstock.sql.statements.commands import Command
 
 DATABASE = "penstock"
 """The one database that clients see."""
@@ -131,10 +132,18 @@ class Connection(ABC):
     settings: Settings
 
     @abstractmethod
-    def prepare(self, sql: str, parameters: Sequence[int] = (), *, exact: bool = False) -> Prepared:
+    def prepare(
+        self,
+        sql: str,
+        parameters: Sequence[int] = (),
+        *,
+        exact: bool = False,
+        command: Command | None = None,
+    ) -> Prepared:
         """Understand one statement. ``parameters`` are oids that the client gave, 0 where it gave none.
 
         With ``exact``, batches will have exactly the types of its columns, which takes longer to find out.
+        ``command`` is what `classify` said of the statement, if the caller has asked.
 
         Raises `SqlError` with the place of the fault. Statements about the protocol's own things
         (transactions, cursors, prepared statements, settings, COPY) do not come here.

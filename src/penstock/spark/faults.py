@@ -79,7 +79,7 @@ def _within(file: PurePath, folder: PurePath) -> bool:
 def encode(error: PenstockError) -> str:
     """The error as a token; one of a user's own type travels as the nearest type that is ours."""
     kind = next(k.__name__ for k in type(error).__mro__ if getattr(errors, k.__name__, None) is k)
-    body = {"kind": kind, "what": error.what, "left": error.left, "hint": error.hint}
+    body = {"kind": kind, "what": error.what, "left": error.left, "hint": error.hint, "typed": error.typed}
     if isinstance(error, errors.SqlError):
         body["sqlstate"] = error.sqlstate
     return f"<penstock-fault:{base64.b64encode(json.dumps(body).encode()).decode()}>"
@@ -113,6 +113,7 @@ def found(error: BaseException) -> PenstockError | None:
     body = json.loads(base64.b64decode(token[1]))
     kind = getattr(errors, body["kind"], TransformFailed)
     rebuilt: PenstockError = kind(body["what"], left=body["left"], hint=body["hint"])
+    rebuilt.typed = body.get("typed")
     if isinstance(rebuilt, errors.SqlError):
         rebuilt.sqlstate = body.get("sqlstate", rebuilt.sqlstate)
     return rebuilt

@@ -10,7 +10,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from string import ascii_lowercase
 from typing import Any, ClassVar, Protocol, Self
 
@@ -51,15 +51,6 @@ class Job(ABC):
     def order(self) -> dict[str, Any]:
         """What is sent to the process that does it."""
         return {self.kind: self.to_json()}
-
-
-def plain(value: Any) -> Any:
-    """Settings as values of JSON."""
-    if is_dataclass(value):
-        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
-    if isinstance(value, Mapping):
-        return {key: plain(each) for key, each in value.items()}
-    return [plain(each) for each in value] if isinstance(value, tuple) else value
 
 
 def revived(told: Mapping[str, Any], kinds: Mapping[str, type[Any]]) -> dict[str, Any]:

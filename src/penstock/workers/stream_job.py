@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.config import ClusterConfig, Config, RunConfig, SparkConfig, StreamConfig
 from penstock.config.tls import Tls
-from penstock.workers.jobs import Job, Stop, divided, plain, revived
+from penstock.core.json_values import plain
+from penstock.workers.jobs import Job, Stop, divided, revived
 
 if TYPE_CHECKING:
     from penstock.streams.api.stream import Stream

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import threading
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +18,7 @@ from penstock.server.base import Execution, QueryState, User
 from penstock.server.engine import faults
 from penstock.server.engine.engine import SparkEngine
 from tests.server.engine.standins import ADMIN, ANN, FileRelation, FileTables, connected, pulled, rows
+from tests.server.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,22 +58,15 @@ class Stuck(FileRelation):
         return super().bind(spark, query)
 
 
-def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.01)
-
-
 def idle(engine: SparkEngine, spark: SparkSession) -> None:
     """Wait until nothing runs any more, neither here nor on Spark."""
-    until(lambda: not spark.sparkContext.statusTracker().getActiveJobsIds() and engine.load() == (0, 0))
+    wait_until(lambda: not spark.sparkContext.statusTracker().getActiveJobsIds() and engine.load() == (0, 0))
 
 
 def begun(engine: SparkEngine, spark: SparkSession, execution: Execution) -> None:
     """Wait until its job runs on Spark."""
-    until(lambda: state(engine, execution) is QueryState.RUNNING)
-    until(lambda: bool(spark.sparkContext.statusTracker().getActiveJobsIds()))
+    wait_until(lambda: state(engine, execution) is QueryState.RUNNING)
+    wait_until(lambda: bool(spark.sparkContext.statusTracker().getActiveJobsIds()))
 
 
 def state(engine: SparkEngine, execution: Execution) -> QueryState:
@@ -204,7 +196,7 @@ def test_rows_that_nobody_pulls_any_more_stop_the_query(
     batches.close()  # type: ignore[attr-defined]
     idle(spooling, spark)
     assert state(spooling, execution) is QueryState.CANCELED
-    until(lambda: list((tmp_path / "spool").iterdir()) == [])
+    wait_until(lambda: list((tmp_path / "spool").iterdir()) == [])
 
 
 @pytest.mark.usefixtures("endless")
@@ -277,7 +269,7 @@ def test_cancelling_does_not_wait_for_planning(
     prepared = client.prepare("SELECT id FROM people")
     gate.clear()
     execution = client.execute(prepared)
-    until(lambda: state(engine, execution) is QueryState.PLANNING)
+    wait_until(lambda: state(engine, execution) is QueryState.PLANNING)
     execution.cancel()
     with pytest.raises(SqlError):
         list(execution.batches())
@@ -304,10 +296,10 @@ def test_who_waits_for_cores_is_known(engine: SparkEngine, spark: SparkSession) 
     # What ann holds, and waits for, is wanted by nobody else.
     assert not engine._wanted_by_others(ANN.name)
     second = connected(engine, ADMIN).execute(connected(engine, ADMIN).prepare(SLOW.replace("0", "1")))
-    until(lambda: engine._wanted_by_others(ANN.name))
+    wait_until(lambda: engine._wanted_by_others(ANN.name))
     first.close()
     # Now it has the cores.
-    until(lambda: len(spark.sparkContext.statusTracker().getActiveJobsIds()) == 1)
+    wait_until(lambda: len(spark.sparkContext.statusTracker().getActiveJobsIds()) == 1)
     second.close()
     idle(engine, spark)
     assert not engine._wanted_by_others(ANN.name)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -22,7 +21,8 @@ from penstock.server.flight.messages import sealed
 from penstock.server.flight.parameters import numbered
 from penstock.store.sqlite import SqliteStore
 from penstock.types import postgres
-from tests.server.stand_in import PEOPLE, StandIn
+from tests.server.stand_in import PEOPLE, Answer, StandIn, StandInExecution, answer, constant
+from tests.server.waiting import wait_until
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_columns_keep_their_types_and_nulls(connection: Any, engine: StandIn) ->
             "at": pa.array([1, None], pa.timestamp("us", "UTC")),
         }
     )
-    engine.add("SELECT everything", table)
+    engine.answers["SELECT everything"] = constant(table)
     with connection.cursor() as cursor:
         cursor.execute("SELECT everything")
         assert cursor.fetch_arrow_table() == table
@@ -75,21 +75,18 @@ def test_columns_keep_their_types_and_nulls(connection: Any, engine: StandIn) ->
 
 def test_what_was_described_is_what_is_sent(connection: Any, engine: StandIn) -> None:
     described = pa.schema([("n", pa.int64())])
-    engine.answers["SELECT n"] = (
-        (),
-        described,
-        lambda _: iter(pa.table({"n": pa.array([7], pa.int32())}).to_batches()),
-    )
+    sent = constant(pa.table({"n": pa.array([7], pa.int32())}))
+    engine.answers["SELECT n"] = answer(described, sent.rows)
     with connection.cursor() as cursor:
         cursor.execute("SELECT n")
         assert cursor.fetch_arrow_table().schema == described
 
 
 def test_a_prepared_statement_takes_parameters(connection: Any, engine: StandIn) -> None:
-    def rows(values: Sequence[object]) -> Iterator[pa.RecordBatch]:
-        yield pa.record_batch({"twice": pa.array([2 * int(str(values[0]))], pa.int64())})
+    def rows(execution: StandInExecution) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"twice": pa.array([2 * int(str(execution.values[0]))], pa.int64())})
 
-    engine.answers["SELECT 2 * $1"] = ((postgres.INT8,), pa.schema([("twice", pa.int64())]), rows)
+    engine.answers["SELECT 2 * $1"] = answer(pa.schema([("twice", pa.int64())]), rows, (postgres.INT8,))
     with connection.cursor() as cursor:
         cursor.execute("SELECT 2 * $1", (21,))
         assert cursor.fetchall() == [(42,)]
@@ -102,11 +99,11 @@ def test_a_prepared_statement_takes_parameters(connection: Any, engine: StandIn)
 def test_a_statement_without_rows_is_carried_out(connection: Any, engine: StandIn) -> None:
     done = []
 
-    def work(_: Sequence[object]) -> Iterator[pa.RecordBatch]:
+    def work(_: StandInExecution) -> Iterator[pa.RecordBatch]:
         done.append("made")
         return iter(())
 
-    engine.answers["CREATE VIEW v AS SELECT 1"] = ((), None, work)
+    engine.answers["CREATE VIEW v AS SELECT 1"] = Answer(work)
     with connection.cursor() as cursor:
         cursor.adbc_statement.set_sql_query("CREATE VIEW v AS SELECT 1")
         cursor.adbc_statement.execute_update()
@@ -118,11 +115,11 @@ def test_a_statement_without_rows_is_carried_out_when_it_is_run_like_a_query(
 ) -> None:
     done = []
 
-    def work(_: Sequence[object]) -> Iterator[pa.RecordBatch]:
+    def work(_: StandInExecution) -> Iterator[pa.RecordBatch]:
         done.append("made")
         return iter(())
 
-    engine.answers["CREATE VIEW v AS SELECT 1"] = ((), None, work)
+    engine.answers["CREATE VIEW v AS SELECT 1"] = Answer(work)
     with connection.cursor() as cursor:
         cursor.execute("CREATE VIEW v AS SELECT 1")
         assert done == ["made"], "before anybody asks for rows"
@@ -152,11 +149,11 @@ def test_an_error_has_a_code_and_no_trace(connection: Any) -> None:
 
 
 def test_an_error_in_the_middle_reaches_the_client(connection: Any, engine: StandIn) -> None:
-    def rows(_: Sequence[object]) -> Iterator[pa.RecordBatch]:
+    def rows(_: StandInExecution) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({"n": pa.array([1], pa.int64())})
         raise ZeroDivisionError("secret of the house")
 
-    engine.answers["SELECT trouble"] = ((), pa.schema([("n", pa.int64())]), rows)
+    engine.answers["SELECT trouble"] = answer(pa.schema([("n", pa.int64())]), rows)
     with connection.cursor() as cursor:
         cursor.execute("SELECT trouble")
         with pytest.raises((adbc_driver_manager.Error, OSError, pa.ArrowException)) as caught:
@@ -191,11 +188,11 @@ def test_patterns_of_metadata_are_those_of_like(connection: Any) -> None:
 
 
 def test_a_client_that_stops_reading_cancels_its_query(server: FlightSqlServer, engine: StandIn) -> None:
-    def endless(_: Sequence[object]) -> Iterator[pa.RecordBatch]:
+    def endless(_: StandInExecution) -> Iterator[pa.RecordBatch]:
         while True:
             yield pa.record_batch({"n": pa.array(range(10_000), pa.int64())})
 
-    engine.answers["SELECT forever"] = ((), pa.schema([("n", pa.int64())]), endless)
+    engine.answers["SELECT forever"] = answer(pa.schema([("n", pa.int64())]), endless)
     with adbc.connect(f"grpc://127.0.0.1:{server.port}", autocommit=True) as connection:
         cursor = connection.cursor()
         cursor.execute("SELECT forever")
@@ -287,13 +284,6 @@ def _refused(server: FlightSqlServer, options: dict[str, str]) -> bool:
     except adbc_driver_manager.Error:
         return True
     return False
-
-
-def wait_until(condition: Any, seconds: float = 15.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it never came to be"
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize(

@@ -19,27 +19,27 @@ from penstock.server.flight.identity import address_of
 from penstock.server.flight.messages import sealed
 from penstock.store.memory import MemoryStore
 from penstock.types import postgres
-from tests.server.stand_in import StandIn
+from tests.server.stand_in import Answer, StandIn, StandInExecution, answer
 
 NUMBER = pa.schema([("n", pa.int64())])
 GARBAGE = [b"", b"\xff\xff\xff", b"\x0a\x05ab", sealed(sql.CommandGetTables())[:-1] + b"\xff"]
 
 
-def broken_at_once(_: Sequence[object]) -> Iterator[pa.RecordBatch]:
+def broken_at_once(_: StandInExecution) -> Iterator[pa.RecordBatch]:
     yield from iter([1 // 0])
 
 
-def broken_in_the_middle(_: Sequence[object]) -> Iterator[pa.RecordBatch]:
+def broken_in_the_middle(_: StandInExecution) -> Iterator[pa.RecordBatch]:
     yield pa.record_batch({"n": pa.array([1], pa.int64())})
     raise ZeroDivisionError("secret of the house")
 
 
-def refused_in_the_middle(_: Sequence[object]) -> Iterator[pa.RecordBatch]:
+def refused_in_the_middle(_: StandInExecution) -> Iterator[pa.RecordBatch]:
     yield pa.record_batch({"n": pa.array([1], pa.int64())})
     raise SqlError("division by zero", sqlstate="22012")
 
 
-def of_another_kind(_: Sequence[object]) -> Iterator[pa.RecordBatch]:
+def of_another_kind(_: StandInExecution) -> Iterator[pa.RecordBatch]:
     yield pa.record_batch({"n": [1], "secret": [2]})
 
 
@@ -56,12 +56,12 @@ def users() -> Users:
 def server(users: Users) -> Iterator[FlightSqlServer]:
     engine = StandIn()
     engine.answers |= {
-        "at once": ((), NUMBER, broken_at_once),
-        "in the middle": ((), NUMBER, broken_in_the_middle),
-        "refused": ((), NUMBER, refused_in_the_middle),
-        "of another kind": ((), NUMBER, of_another_kind),
-        "no rows": ((), None, broken_at_once),
-        "with one": ((postgres.INT8,), NUMBER, broken_in_the_middle),
+        "at once": answer(NUMBER, broken_at_once),
+        "in the middle": answer(NUMBER, broken_in_the_middle),
+        "refused": answer(NUMBER, refused_in_the_middle),
+        "of another kind": answer(NUMBER, of_another_kind),
+        "no rows": Answer(broken_at_once),
+        "with one": answer(NUMBER, broken_in_the_middle, (postgres.INT8,)),
     }
     server = FlightSqlServer(engine, Access(users), host="127.0.0.1", port=0, worker_actions=broken_reception)
     yield server

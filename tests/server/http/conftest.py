@@ -7,11 +7,15 @@ import pytest
 
 from penstock.errors import UsageError
 from penstock.server.access import Access, Users
+from penstock.server.base import TableInfo
 from penstock.server.http import Sources, WebServer
 from penstock.server.http.metrics import Metric, labelled
 from penstock.server.http.results import ResultLimits
 from penstock.store.memory import MemoryStore
-from tests.server.http.standin import NUMBERS, Browser, StandIn
+from tests.server.http.browser import Browser
+from tests.server.stand_in import StandIn, constant
+
+NUMBERS = pa.schema([pa.field("n", pa.int64(), nullable=False), pa.field("name", pa.string())])
 
 
 class Shown(Sources):
@@ -38,9 +42,12 @@ class Shown(Sources):
 
 @pytest.fixture
 def engine() -> StandIn:
-    engine = StandIn(lambda work: iter(()))
-    engine.gives(pa.table({"n": [1, 2, 3], "name": ["a", None, "c"]}, schema=NUMBERS))
-    return engine
+    tables = [
+        TableInfo("public", "numbers", "table", NUMBERS),
+        TableInfo("sys", "queries", "system", NUMBERS),
+    ]
+    rows = pa.table({"n": [1, 2, 3], "name": ["a", None, "c"]}, schema=NUMBERS)
+    return StandIn(constant(rows), listed=tables)
 
 
 @pytest.fixture

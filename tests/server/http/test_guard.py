@@ -19,7 +19,9 @@ from penstock.server.access import Access, Users
 from penstock.server.http import WebServer
 from penstock.server.http.guard import Guard, host_of
 from penstock.store.memory import MemoryStore
-from tests.server.http.standin import Browser, StandIn, until
+from tests.server.http.browser import Browser
+from tests.server.stand_in import StandIn
+from tests.server.waiting import wait_until
 
 POST = "/api/v1/queries"
 
@@ -29,7 +31,7 @@ def closed(browser: Browser, users: Users) -> Browser:
     """A server with users."""
     users.add("anna", "pä:ss", schemas=["public"])
     users.add("root", "secret", admin=True)
-    until(lambda: browser.get("/api/v1/me").status == 401)
+    wait_until(lambda: browser.get("/api/v1/me").status == 401)
     return browser
 
 
@@ -42,7 +44,7 @@ def test_trust_and_its_end(browser: Browser, users: Users) -> None:
     }
     assert browser.as_user("me", "anything").get("/api/v1/me").json["name"] == "me"
     users.add("anna", "x")
-    until(lambda: browser.get("/api/v1/me").status == 401)
+    wait_until(lambda: browser.get("/api/v1/me").status == 401)
 
 
 def test_a_proxy_on_this_machine_is_not_trusted(browser: Browser) -> None:
@@ -178,7 +180,7 @@ def test_malformed_requests(browser: Browser, engine: StandIn, body: bytes) -> N
     reply = browser.ask("POST", POST, body)
     assert reply.status == 400, reply.body
     assert reply.json["error"]["message"]
-    assert not engine.works
+    assert not engine.executions
 
 
 def test_requests_that_are_too_large(browser: Browser) -> None:

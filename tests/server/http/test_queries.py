@@ -6,6 +6,7 @@ import math
 import socket
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 
@@ -17,14 +18,20 @@ from penstock.server.access import Access, Users
 from penstock.server.http import WebServer
 from penstock.server.http.results import ResultLimits
 from penstock.types import postgres
-from tests.server.http.standin import Browser, StandIn, Work, until
+from penstock.types.postgres import Column
+from tests.server.http.browser import Browser
+from tests.server.stand_in import StandIn, StandInExecution, answer, constant
+from tests.server.waiting import wait_until
 
 BATCH = pa.RecordBatch.from_pydict({"n": list(range(10_000))})
 
 
-def endless(work: Work) -> Iterator[pa.RecordBatch]:
+def endless(execution: StandInExecution) -> Iterator[pa.RecordBatch]:
     while True:
         yield BATCH
+
+
+ENDLESS = answer(BATCH.schema, endless)
 
 
 def test_a_query_from_beginning_to_end(browser: Browser, engine: StandIn) -> None:
@@ -43,8 +50,8 @@ def test_a_query_from_beginning_to_end(browser: Browser, engine: StandIn) -> Non
         {"name": "n", "type": "bigint", "nullable": False},
         {"name": "name", "type": "text", "nullable": True},
     ]
-    until(lambda: browser.get(reply.headers["Location"]).json["state"] == "FINISHED")
-    assert engine.works[told["id"]].settings.timezone == "Europe/Berlin"
+    wait_until(lambda: browser.get(reply.headers["Location"]).json["state"] == "FINISHED")
+    assert engine.executions[told["id"]].settings.timezone == "Europe/Berlin"
     result = browser.get(f"/api/v1/queries/{told['id']}/result")
     assert result.status == 200
     assert result.headers["Content-Type"] == "application/json"
@@ -58,7 +65,7 @@ def test_a_query_from_beginning_to_end(browser: Browser, engine: StandIn) -> Non
     again = browser.get(f"/api/v1/queries/{told['id']}/result")
     assert (again.status, again.code) == (410, "gone")
     assert browser.get(reply.headers["Location"]).json["result"] == "gone"
-    until(lambda: engine.works[told["id"]].closed and engine.connections[0].closed)
+    wait_until(lambda: engine.executions[told["id"]].closed and engine.connections[0].closed)
 
 
 def test_arrow_and_csv(browser: Browser) -> None:
@@ -94,7 +101,7 @@ def test_every_type_in_json_and_csv(browser: Browser, engine: StandIn) -> None:
         "nothing": pa.nulls(2),
         "text": pa.array(['"quoted", ü', ""]),
     }
-    engine.gives(pa.table(columns))
+    engine.always = constant(pa.table(columns))
     result = browser.get(f"/api/v1/queries/{browser.submit()}/result").json
     one, two = (dict(zip(columns, row, strict=True)) for row in result["rows"])
     assert one == {
@@ -127,14 +134,14 @@ def test_every_type_in_json_and_csv(browser: Browser, engine: StandIn) -> None:
 
 
 def test_json_columns_are_json(browser: Browser, engine: StandIn) -> None:
-    engine.gives(pa.table({"j": ['{"a": [1, 2]}', "broken"]}))
-    engine.columns = (engine.columns[0].__class__("j", pa.string(), postgres.JSON),)
+    told = constant(pa.table({"j": ['{"a": [1, 2]}', "broken"]}))
+    engine.always = replace(told, columns=(Column("j", pa.string(), postgres.JSON),))
     result = browser.get(f"/api/v1/queries/{browser.submit()}/result").json
     assert result["rows"] == [[{"a": [1, 2]}], ["broken"]]
 
 
 def test_many_rows_come_whole_and_limits_cut(browser: Browser, engine: StandIn) -> None:
-    engine.gives(pa.table({"n": list(range(50_000))}), rows=7_000)
+    engine.always = constant(pa.table({"n": list(range(50_000))}), 7_000)
     result = browser.get(f"/api/v1/queries/{browser.submit()}/result").json
     assert result["rows"] == [[n] for n in range(50_000)]
     short = browser.get(f"/api/v1/queries/{browser.submit()}/result?limit=10").json
@@ -148,30 +155,22 @@ def test_many_rows_come_whole_and_limits_cut(browser: Browser, engine: StandIn) 
         assert browser.get(f"/api/v1/queries/{query}/result?limit={wrong}").status == 400
 
 
-def test_a_statement_without_rows(browser: Browser, engine: StandIn) -> None:
-    engine.answer = lambda work: iter(())
+def test_a_statement_without_rows(browser: Browser) -> None:
     query = browser.submit("CREATE VIEW v AS SELECT 1", wait=5)
     assert browser.get(f"/api/v1/queries/{query}").json["columns"] is None
     # It is carried out whether somebody reads its result or not.
-    until(lambda: browser.get(f"/api/v1/queries/{query}").json["state"] == "FINISHED")
+    wait_until(lambda: browser.get(f"/api/v1/queries/{query}").json["state"] == "FINISHED")
     result = browser.get(f"/api/v1/queries/{query}/result").json
     assert (result["columns"], result["rows"], result["tag"]) == ([], [], "CREATE VIEW")
 
 
 def test_parameters_get_the_types_that_the_statement_wants(browser: Browser, engine: StandIn) -> None:
-    engine.parameters = (
-        postgres.INT4,
-        postgres.NUMERIC,
-        postgres.FLOAT8,
-        postgres.TEXT,
-        postgres.BOOL,
-        postgres.JSON,
-        1007,
-    )
+    types = (postgres.INT4, postgres.NUMERIC, postgres.FLOAT8, postgres.TEXT, postgres.BOOL, postgres.JSON)
+    engine.always = answer(BATCH.schema, endless, (*types, 1007))
     given = [1, 0.1, 2, "x", True, {"a": 1}, [1, None]]
     query = browser.submit("SELECT $1", parameters=given)
-    assert engine.works[query].values == [1, Decimal("0.1"), 2.0, "x", True, '{"a": 1}', [1, None]]
-    engine.parameters = (postgres.INT4,)
+    assert engine.executions[query].values == [1, Decimal("0.1"), 2.0, "x", True, '{"a": 1}', [1, None]]
+    engine.always = answer(BATCH.schema, endless, (postgres.INT4,))
     for value, state in (
         (2**31, "22003"),
         (1.5, "22P02"),
@@ -187,12 +186,14 @@ def test_parameters_get_the_types_that_the_statement_wants(browser: Browser, eng
 
 
 def test_texts_are_read_as_postgresql_reads_them(browser: Browser, engine: StandIn) -> None:
-    engine.parameters = (postgres.DATE, postgres.INT8)
+    engine.always = answer(BATCH.schema, endless, (postgres.DATE, postgres.INT8))
     query = browser.submit("SELECT $1", parameters=["2026-01-05", "9007199254740993"])
-    assert engine.works[query].values == [date(2026, 1, 5), 9007199254740993]
+    assert engine.executions[query].values == [date(2026, 1, 5), 9007199254740993]
 
 
-def test_errors_of_statements_have_a_place(browser: Browser) -> None:
+def test_errors_of_statements_have_a_place(browser: Browser, engine: StandIn) -> None:
+    wrong = SqlError("syntax error", sqlstate="42601", position=9, hint="write sense")
+    engine.answers["SELECT nonsense"] = wrong
     reply = browser.ask("POST", "/api/v1/queries", {"sql": "  SELECT nonsense"})
     assert reply.status == 400
     assert reply.json == {
@@ -225,12 +226,12 @@ def test_statements_that_have_no_meaning_here(browser: Browser, sql: str, state:
 
 
 def test_a_query_that_fails_before_its_first_row(browser: Browser, engine: StandIn) -> None:
-    def fail(work: Work) -> Iterator[pa.RecordBatch]:
-        if work.id:
+    def fail(execution: StandInExecution) -> Iterator[pa.RecordBatch]:
+        if execution.id:
             raise SqlError("division by zero", sqlstate="22012")
         yield BATCH
 
-    engine.answer = fail
+    engine.always = answer(BATCH.schema, fail)
     query = browser.submit(wait=5)
     told = browser.get(f"/api/v1/queries/{query}").json
     assert (told["state"], told["error"]) == ("FAILED", {"sqlstate": "22012", "message": "division by zero"})
@@ -239,12 +240,11 @@ def test_a_query_that_fails_before_its_first_row(browser: Browser, engine: Stand
 
 
 def test_a_query_that_fails_after_its_first_row(browser: Browser, engine: StandIn) -> None:
-    def fail(work: Work) -> Iterator[pa.RecordBatch]:
+    def fail(execution: StandInExecution) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({"n": [1]})
         raise SqlError("a worker burnt", sqlstate="58000")
 
-    engine.answer = fail
-    engine.columns = (postgres.column("n", pa.int64()),)
+    engine.always = answer(BATCH.schema, fail)
     result = browser.get(f"/api/v1/queries/{browser.submit()}/result")
     assert result.status == 200
     assert result.json["rows"] == [[1]]
@@ -255,12 +255,12 @@ def test_a_query_that_fails_after_its_first_row(browser: Browser, engine: StandI
 
 
 def test_an_engine_that_breaks_tells_no_trace(browser: Browser, engine: StandIn) -> None:
-    def fail(work: Work) -> Iterator[pa.RecordBatch]:
-        if work.id:
+    def fail(execution: StandInExecution) -> Iterator[pa.RecordBatch]:
+        if execution.id:
             raise RuntimeError("/secret/path")
         yield BATCH
 
-    engine.answer = fail
+    engine.always = answer(BATCH.schema, fail)
     reply = browser.get(f"/api/v1/queries/{browser.submit()}/result")
     assert reply.status == 500
     assert b"secret" not in reply.body
@@ -269,18 +269,18 @@ def test_an_engine_that_breaks_tells_no_trace(browser: Browser, engine: StandIn)
 def test_cancel(browser: Browser, engine: StandIn) -> None:
     started = threading.Event()
 
-    def hang(work: Work) -> Iterator[pa.RecordBatch]:
+    def hang(execution: StandInExecution) -> Iterator[pa.RecordBatch]:
         started.set()
-        work.cancelled.wait(20)
+        execution.cancelled.wait(20)
         yield BATCH
 
-    engine.answer = hang
+    engine.always = answer(BATCH.schema, hang)
     query = browser.submit(wait=0.01)
     assert started.wait(5)
     assert browser.get(f"/api/v1/queries/{query}").json["result"] == "coming"
     reply = browser.ask("DELETE", f"/api/v1/queries/{query}")
     assert (reply.status, reply.json) == (200, {"id": query, "canceled": True})
-    until(lambda: browser.get(f"/api/v1/queries/{query}").json["state"] == "CANCELED")
+    wait_until(lambda: browser.get(f"/api/v1/queries/{query}").json["state"] == "CANCELED")
     assert browser.get(f"/api/v1/queries/{query}/result").status == 410
     assert browser.ask("DELETE", f"/api/v1/queries/{query}").json["canceled"] is False
     assert browser.ask("DELETE", "/api/v1/queries/none").status == 404
@@ -290,7 +290,7 @@ def test_cancel(browser: Browser, engine: StandIn) -> None:
 
 def test_queries_are_listed_newest_first(browser: Browser) -> None:
     queries = [browser.submit(wait=5) for _ in range(3)]
-    until(lambda: all(q["state"] == "FINISHED" for q in browser.get("/api/v1/queries").json["queries"]))
+    wait_until(lambda: all(q["state"] == "FINISHED" for q in browser.get("/api/v1/queries").json["queries"]))
     listed = browser.get("/api/v1/queries").json["queries"]
     assert [query["id"] for query in listed] == queries[::-1]
     assert len(browser.get("/api/v1/queries?limit=2").json["queries"]) == 2
@@ -302,7 +302,7 @@ def test_nobody_reads_results_of_another(browser: Browser, users: Users, engine:
     users.add("anna", "a")
     users.add("bob", "b")
     users.add("root", "r", admin=True)
-    until(lambda: browser.get("/api/v1/me").status == 401)
+    wait_until(lambda: browser.get("/api/v1/me").status == 401)
     anna, bob = browser.as_user("anna", "a"), browser.as_user("bob", "b")
     query = anna.submit()
     for path in (f"/api/v1/queries/{query}", f"/api/v1/queries/{query}/result"):
@@ -318,13 +318,12 @@ def test_nobody_reads_results_of_another(browser: Browser, users: Users, engine:
 def test_a_slow_reader_slows_the_query_and_a_lost_one_ends_it(
     browser: Browser, server: WebServer, engine: StandIn
 ) -> None:
-    engine.answer = endless
-    engine.columns = (postgres.column("n", pa.int64()),)
+    engine.always = ENDLESS
     query = browser.submit()
-    work = engine.works[query]
+    work = engine.executions[query]
     # Without a reader as much is pulled as may wait, and no more.
     ahead = (1 << 20) // BATCH.nbytes + 2
-    until(lambda: work.pulled >= ahead - 2)
+    wait_until(lambda: work.pulled >= ahead - 2)
     with socket.create_connection(("127.0.0.1", server.port)) as reader:
         reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         request = f"GET /api/v1/queries/{query}/result?format=arrow HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -338,12 +337,12 @@ def test_a_slow_reader_slows_the_query_and_a_lost_one_ends_it(
             threading.Event().wait(0.2)
             return before == work.pulled
 
-        until(rests)
+        wait_until(rests)
         # What waits, and what the system's buffers of a connection take: megabytes, not more.
         assert work.pulled * BATCH.nbytes < 16 << 20
         second = browser.get(f"/api/v1/queries/{query}/result")
         assert (second.status, second.code) == (409, "being-read")
-    until(lambda: work.cancelled.is_set() and work.closed)
+    wait_until(lambda: work.cancelled.is_set() and work.closed)
 
 
 def test_results_that_wait_are_few(browser: Browser, engine: StandIn) -> None:
@@ -375,21 +374,20 @@ def test_a_client_that_leaves_while_its_query_is_planned(
         assert planning.wait(5)
     threading.Event().wait(0.1)
     go.set()
-    until(lambda: bool(engine.connections) and engine.connections[0].closed)
+    wait_until(lambda: bool(engine.connections) and engine.connections[0].closed)
 
 
 def test_stop_cancels_what_runs(server: WebServer, browser: Browser, engine: StandIn) -> None:
-    engine.answer = endless
-    engine.columns = (postgres.column("n", pa.int64()),)
-    work = engine.works[browser.submit()]
+    engine.always = ENDLESS
+    work = engine.executions[browser.submit()]
     server.stop()
-    until(lambda: work.closed)
+    wait_until(lambda: work.closed)
     server.stop()
 
 
 def test_columns_of_one_name(browser: Browser, engine: StandIn) -> None:
     table = pa.table([pa.array([1]), pa.array(["x"])], names=["a", "a"])
-    engine.gives(table)
+    engine.always = constant(table)
     assert browser.get(f"/api/v1/queries/{browser.submit()}/result").json["rows"] == [[1, "x"]]
     arrow = browser.get(f"/api/v1/queries/{browser.submit()}/result?format=arrow").body
     assert pa.ipc.open_stream(arrow).read_all().equals(table)
@@ -401,16 +399,15 @@ def test_a_result_that_nobody_reads_is_dropped_and_then_forgotten(
     engine: StandIn, users: Users, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.server.http.server._TICK", 0.02)
-    engine.answer = endless
-    engine.columns = (postgres.column("n", pa.int64()),)
+    engine.always = ENDLESS
     server = WebServer(engine, Access(users), limits=ResultLimits(ahead=1 << 20, kept=0.3))
     server.start()
     try:
         browser = Browser(server.port)
         query = browser.submit()
-        until(lambda: engine.works[query].closed)
-        assert engine.works[query].cancelled.is_set()
-        until(lambda: browser.get(f"/api/v1/queries/{query}/result").status == 404)
+        wait_until(lambda: engine.executions[query].closed)
+        assert engine.executions[query].cancelled.is_set()
+        wait_until(lambda: browser.get(f"/api/v1/queries/{query}/result").status == 404)
     finally:
         server.stop()
 
@@ -419,8 +416,7 @@ def test_a_result_that_nobody_reads_is_dropped_and_then_forgotten(
 def test_a_reader_sees_that_a_cancelled_result_is_not_whole(
     browser: Browser, engine: StandIn, kind: str
 ) -> None:
-    engine.answer = endless
-    engine.columns = (postgres.column("n", pa.int64()),)
+    engine.always = ENDLESS
     query = browser.submit()
     connection = http.client.HTTPConnection("127.0.0.1", browser.port, timeout=20)
     connection.request("GET", f"/api/v1/queries/{query}/result?format={kind}")

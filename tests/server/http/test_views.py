@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock import __version__
-from penstock.batch.runs import runs
+from penstock.batch.runs import runs, views
 from penstock.batch.runs.manifests import Fingerprint
 from penstock.batch.runs.runs import Run
 from penstock.config import Config
@@ -20,7 +20,8 @@ from penstock.server.http.openapi import document
 from penstock.storage import Storage
 from penstock.store.memory import MemoryStore
 from penstock.streams.registry import open_stream
-from tests.server.http.standin import Browser, StandIn
+from tests.server.http.browser import Browser
+from tests.server.stand_in import StandIn
 
 SAMPLE = re.compile(r'[a-zA-Z_:][a-zA-Z0-9_:]*(\{[a-z_]+="(\\.|[^"\\\n])*"\})? [0-9.e+-]+')
 
@@ -171,7 +172,7 @@ def test_runs_and_streams_of_a_store(tmp_path: Path) -> None:
     open_stream(store, "clicks", definition)
     config = Config(store="memory:", storage=str(tmp_path))
     server = WebServer(
-        StandIn(lambda work: iter(())),
+        StandIn(),
         Access(Users(store)),
         sources=StoreSources(store, Storage(str(tmp_path)), config),
     )
@@ -182,6 +183,7 @@ def test_runs_and_streams_of_a_store(tmp_path: Path) -> None:
         assert [(run["run"], run["state"]) for run in listed] == [("trades", "running")]
         shown = browser.get("/api/v1/runs/trades").json
         assert shown["owners"] == {"a": 1}
+        assert shown == views.one(store, "trades").to_json(), "what the command shows"
         assert shown["partitions"]["pending"] == {"partitions": 1, "rows": 500}
         for _ in range(2):
             stream = browser.get("/api/v1/streams/clicks").json
@@ -253,7 +255,7 @@ def test_openapi_describes_real_answers(browser: Browser) -> None:
         if "get" in methods
     ]
     asked.append(("POST", "/api/v1/queries", "/api/v1/queries", {"sql": "SELECT 1"}))
-    asked.append(("POST", "/api/v1/queries", "/api/v1/queries", {"sql": "SELECT nonsense"}))
+    asked.append(("POST", "/api/v1/queries", "/api/v1/queries", {"sql": "SELECT nope"}))
     asked.append(("POST", "/api/v1/token", "/api/v1/token", {}))
     asked.append(("DELETE", "/api/v1/queries/{id}", f"/api/v1/queries/{query}", None))
     asked.append(("GET", "/api/v1/queries/{id}", "/api/v1/queries/none", None))

@@ -9,23 +9,24 @@ import pytest
 
 from servers.postgres import Postgres
 from tests.server.pgwire.raw import Raw
-from tests.server.pgwire.waiting import wait_until
+from tests.server.waiting import wait_until
 
 if TYPE_CHECKING:
     import psycopg
 
-    from tests.server.pgwire.standin import Serving
+    from tests.server.pgwire.serving import Serving
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Serving]:
-    from tests.server.pgwire.standin import serving
+    from tests.server.pgwire.serving import serving
 
     with serving() as running:
         yield running
         # Whatever the tests did, nothing is left of it.
         wait_until(lambda: running.server.connections == 0 and running.engine.clients == 0)
-        assert running.engine.running == 0
+        assert not running.engine.running
+        assert all(connection.closings == 1 for connection in running.engine.connections)
 
 
 @pytest.fixture

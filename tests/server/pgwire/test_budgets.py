@@ -10,8 +10,8 @@ from penstock.errors import SqlError
 from penstock.server.network.budgets import Budget, Purse
 from penstock.server.pgwire.server import ClientLimits
 from tests.server.pgwire.raw import FLUSH, SYNC, Raw, bind, error, kinds, message, parse
-from tests.server.pgwire.standin import Serving, serving
-from tests.server.pgwire.waiting import wait_until
+from tests.server.pgwire.serving import Serving, serving
+from tests.server.waiting import wait_until
 
 MB = 1 << 20
 LIMITS = ClientLimits(connection_memory=16 * MB, client_memory=24 * MB)

@@ -11,12 +11,12 @@ import psycopg
 import pytest
 
 from tests.server.pgwire.raw import SYNC, Raw, bind, error, execute, parse, query, rows
-from tests.server.pgwire.standin import Serving
-from tests.server.pgwire.waiting import wait_until
+from tests.server.pgwire.serving import Serving
+from tests.server.waiting import wait_until
 
 
 def _idle(server: Serving, clients: int = 0) -> None:
-    wait_until(lambda: server.engine.running == 0 and server.engine.clients == clients)
+    wait_until(lambda: not server.engine.running and server.engine.clients == clients)
 
 
 @pytest.mark.parametrize("reset", [False, True])
@@ -59,37 +59,35 @@ def test_psycopg_cancels(server: Serving) -> None:
 
 
 def test_a_slow_reader_slows_the_query(server: Serving) -> None:
-    server.engine.made = 0
     with Raw(server.port) as client:
         client.enter()
         # 4 GB, of which a part of a batch is read.
         client.send(query("SELECT * FROM wide(4000000)"))
         assert client.read()[0] == "T"
-        wait_until(lambda: server.engine.made > 0)
+        [execution] = server.engine.running
+        wait_until(lambda: execution.pulled > 0)
         before = -1
-        while before != server.engine.made:
-            before = server.engine.made
+        while before != execution.pulled:
+            before = execution.pulled
             for _ in range(20):
                 with Raw(server.port) as other:
                     other.enter()
                     assert rows(other.ask(query("SELECT 1"))) == [[b"1"]]
         # What fits into the buffers of two sockets and a part or two besides.
-        assert server.engine.made <= 10
+        assert execution.pulled <= 10
         for _ in range(10_000):
             assert client.read()[0] == "D"
-        assert server.engine.made <= 15
+        assert execution.pulled <= 15
     _idle(server)
 
 
 def test_a_cursor_is_read_no_further_than_asked(server: Serving) -> None:
-    server.engine.made = 0
     with Raw(server.port) as client:
         client.enter()
         client.ask(query("BEGIN; DECLARE c CURSOR FOR SELECT * FROM numbers(1000000000000)"))
         for _ in range(3):
             assert len(rows(client.ask(query("FETCH 100 c")))) == 100
-        assert server.engine.made == 1
-        assert server.engine.running == 1
+        assert [execution.pulled for execution in server.engine.running] == [1]
     _idle(server)
 
 
@@ -113,13 +111,13 @@ def test_an_error_ends_what_was_begun_before_it(server: Serving) -> None:
         client.enter()
         said = client.ask(suspended, parse("SELECT nope"), SYNC)
         assert error(said)["C"] == "42703" and len(rows(said)) == 5
-        assert server.engine.running == 0
+        assert not server.engine.running
         # In a transaction, what was begun before may be gone on with after a savepoint; what failed may not.
         client.ask(query("BEGIN"))
         client.ask(bind(portal="p", name="s"), execute("p", 5), parse("SELECT 1/0"), bind(), execute(), SYNC)
-        assert server.engine.running == 1
+        assert len(server.engine.running) == 1
         client.ask(query("ROLLBACK"))
-        assert server.engine.running == 0
+        assert not server.engine.running
 
 
 def test_clients_can_be_sent_away_without_stopping(server: Serving) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from servers.packages import Missing, need
-from tests.server.pgwire.standin import Serving
+from tests.server.pgwire.serving import Serving
 
 
 def _program(name: str, package: str) -> str:

@@ -27,7 +27,7 @@ from tests.server.pgwire.raw import (
     rows,
     tags,
 )
-from tests.server.pgwire.standin import Serving
+from tests.server.pgwire.serving import Serving
 
 
 def test_a_whole_round(raw: Raw) -> None:

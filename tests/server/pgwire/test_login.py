@@ -15,7 +15,7 @@ from penstock.server.pgwire.server import ALPN
 from penstock.store.memory import MemoryStore
 from servers.pki import Authority
 from tests.server.pgwire.raw import Raw, error, message, startup
-from tests.server.pgwire.standin import Serving, serving
+from tests.server.pgwire.serving import Serving, serving
 
 
 @pytest.fixture(scope="module")

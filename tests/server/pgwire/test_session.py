@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from tests.server.pgwire.raw import Raw, error, fields, kinds, query, rows, tags
-from tests.server.pgwire.standin import Serving
+from tests.server.pgwire.serving import Serving
 
 Said = list[tuple[str, bytes]]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -13,6 +12,7 @@ from penstock.config import TableConfig
 from penstock.control.catalog import Catalog, Create, Statement, StatementKind
 from penstock.errors import SqlError
 from tests.server.relations.conftest import ADMIN, READER, WRITER, Place, numbers, say
+from tests.server.waiting import wait_until
 
 Rows = Callable[..., list[tuple[Any, ...]]]
 
@@ -26,13 +26,6 @@ def refused(state: str, action: Callable[[], object], *texts: str) -> SqlError:
     return caught.value
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_tables_and_views_are_there_after_a_restart_and_elsewhere(place: Place, rows: Rows) -> None:
     place.write("t/1.parquet")
     first, other = place.tables(), place.tables()
@@ -43,7 +36,7 @@ def test_tables_and_views_are_there_after_a_restart_and_elsewhere(place: Place, 
     say(first, "CREATE VIEW v AS SELECT count(*), max(name) AS top FROM sales.t", columns=["count", "top"])
     say(first, "CREATE VIEW w (how_many) AS SELECT count + 1 FROM v")
     assert rows(first, "v") == [(3, "n2")] and rows(first, "w") == [(4,)]
-    until(lambda: "w" in [info.name for info in other.listed(ADMIN)])
+    wait_until(lambda: "w" in [info.name for info in other.listed(ADMIN)])
     assert rows(other, "public", "w") == [(4,)] and other.version > before
 
     restarted = place.tables()
@@ -55,9 +48,9 @@ def test_tables_and_views_are_there_after_a_restart_and_elsewhere(place: Place, 
     assert listed["public", "w"].definition == "SELECT * FROM (\nSELECT count + 1 FROM v\n) AS w (how_many)"
 
     say(restarted, "CREATE OR REPLACE VIEW v AS SELECT 10 AS count", WRITER)
-    until(lambda: rows(other, "w") == [(11,)])
+    wait_until(lambda: rows(other, "w") == [(11,)])
     assert say(restarted, "DROP SCHEMA sales CASCADE") == ["drop cascades to table sales.t"]
-    until(lambda: ("sales", "t") not in [(i.schema, i.name) for i in other.listed(ADMIN)])
+    wait_until(lambda: ("sales", "t") not in [(i.schema, i.name) for i in other.listed(ADMIN)])
     assert (place.data / "t/1.parquet").exists()
 
 
@@ -132,7 +125,7 @@ def test_a_broken_table_is_listed_tells_why_and_heals(place: Place, rows: Rows) 
         except SqlError:
             return False
 
-    until(healed)
+    wait_until(healed)
     assert restarted.broken() == {}
 
 

@@ -33,7 +33,8 @@ from penstock.streams import registry
 from tests.batch.runner import trades
 from tests.batch.runner.conftest import RUN, opened
 from tests.server.relations.conftest import ADMIN, READER, Place, numbers, say
-from tests.server.relations.test_catalog import refused, until
+from tests.server.relations.test_catalog import refused
+from tests.server.waiting import wait_until
 from tests.sinks.support import Bench, Sale, number
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def test_a_run_is_a_schema_and_its_checkpoints_can_be_looked_into(
         running.run(max_batches=1, claims=1)
         running.run_until_checkpoint(stages=2)
         assert len(rows(tables, RUN, "trades")) in range(1, 1001)
-        until(
+        wait_until(
             lambda: (
                 {(i.schema, i.name) for i in tables.listed(ADMIN)} == {(RUN, "trades"), (RUN, "positions")}
             )

@@ -140,6 +140,8 @@ def ensure_unchanged(expected: Sequence[FileStamp], input_name: str | None) -> N
         left="partitions that are done were made from the files as they were registered",
         hint="put the file back as it was (content and modification time, as `cp -p` does); or register "
         "the new data under another name, or with replace=True, and start a new run",
+        typed="put the file back as it was (content and modification time, as `cp -p` does); or register "
+        "the new data with a new run: --run NAME",
     )
 
 

@@ -31,6 +31,15 @@ class Index:
     places: Offsets
 
 
+def unusable(what: str) -> CorruptFile:
+    """What to raise if a file that Penstock wrote about an input is of no use."""
+    return CorruptFile(
+        what,
+        hint="register the input again with replace=True",
+        typed="start a new run: the same command with --input and --run NAME",
+    )
+
+
 def write_index(storage: Storage, path: str, facts: Sequence[Facts]) -> None:
     columns = [
         np.concatenate([fact.mark_rows for fact in facts]),
@@ -47,9 +56,8 @@ def read_index(storage: Storage, registered: Input) -> Index:
     try:
         return _read(storage, path)
     except (FileNotFoundError, pa.ArrowException, IndexError, ValueError) as error:
-        raise CorruptFile(
-            f"{storage.location(path)}, the index of input {registered.name!r}, is missing or damaged",
-            hint="register the input again with replace=True",
+        raise unusable(
+            f"{storage.location(path)}, the index of input {registered.name!r}, is missing or damaged"
         ) from error
 
 

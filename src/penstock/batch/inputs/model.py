@@ -220,6 +220,7 @@ DETAILS = DocumentFormat(
     pack=lambda found: {**found, "files": to_rows(found["files"])},
     unpack=lambda found: {**found, "files": from_rows(InputFile, found["files"])},
     hint="register the input again with replace=True",
+    typed="start a new run: the same command with --input and --run NAME",
     refusal=InputError,
 )
 

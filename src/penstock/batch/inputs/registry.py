@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.batch.inputs.build import build, recut
 from penstock.batch.inputs.draft import Draft, Source, differences, discard, make_draft
 from penstock.batch.inputs.files import ensure_unchanged
+from penstock.batch.inputs.index import unusable
 from penstock.batch.inputs.model import (
     DETAILS,
     FORMATS,
@@ -78,6 +79,7 @@ def register(
                 + differences(registered, draft, partition_rows),
                 left="the registered input is as it was",
                 hint="register this under another name; or with replace=True, if no run needs the old one",
+                typed="start a run of its own for this data with --run NAME",
             )
         if document is not None and registered is not None and same:
             discard(storage, draft)
@@ -261,10 +263,7 @@ def _decode(storage: Storage, document: Document, *, tolerant: bool = False) -> 
             ) from None
         if tolerant:
             return None
-        raise CorruptFile(
-            f"{storage.location(found.details)}, the file list of input {found.name!r}, is missing",
-            hint="register the input again with replace=True",
-        ) from None
+        raise _damaged(storage, found, "is missing") from None
 
 
 def _input(storage: Storage, found: Registration) -> Input:
@@ -274,8 +273,9 @@ def _input(storage: Storage, found: Registration) -> Input:
     """
     data, where = storage.read(found.details), storage.location(found.details)
     if found.details_sha256 not in (None, hashlib.sha256(data).hexdigest()):
-        raise CorruptFile(
-            f"{where}, the file list of input {found.name!r}, is not the one that was registered",
-            hint="register the input again with replace=True",
-        )
+        raise _damaged(storage, found, "is not the one that was registered")
     return input_of(found, DETAILS.decode(where, data))
+
+
+def _damaged(storage: Storage, found: Registration, why: str) -> CorruptFile:
+    return unusable(f"{storage.location(found.details)}, the file list of input {found.name!r}, {why}")

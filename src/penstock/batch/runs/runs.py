@@ -133,15 +133,6 @@ def summary(store: Store, run: Run) -> PartitionSummary | None:
         return None
 
 
-def state_of(summary: PartitionSummary | None) -> str:
-    """A run's state in a word or two."""
-    if summary is None:
-        return "not begun"
-    if summary.pending.partitions + summary.claimed.partitions == 0:
-        return "incomplete" if summary.poisoned.partitions else "complete"
-    return "running" if summary.claimed.partitions > summary.expired.partitions else "resumable"
-
-
 def board(store: Store, name: str) -> Board:
     """The board of a run."""
     return Board.open(store, load(store, name).key)

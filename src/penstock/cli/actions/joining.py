@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from penstock.cli import exits
-from penstock.cli.output import JsonOutput, Output, plain
+from penstock.cli.output import JsonOutput, Output
 from penstock.cli.screens import member_events
 from penstock.cli.screens.member_events import MemberEvent, SeenCluster
 from penstock.cli.signals import Signals
@@ -29,6 +29,7 @@ from penstock.control.cluster.views.observation import Sight
 from penstock.control.cluster.views.observer import Observer
 from penstock.control.cluster.views.views import Decided
 from penstock.core.clocks import wall_clock
+from penstock.core.json_values import plain
 from penstock.errors import PenstockError, StoreUnavailable
 from penstock.store import Store
 

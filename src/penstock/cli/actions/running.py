@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.cli import exits
 from penstock.cli.context import CommandContext
-from penstock.cli.output import Block, Facts, Grid, amount, count, in_commands, plain
+from penstock.cli.output import Block, Facts, Grid, amount, count, in_commands
 from penstock.cli.screens.progress import Progress, progress
 from penstock.cli.signals import Signals
+from penstock.core.json_values import plain
 from penstock.errors import PenstockError
 from penstock.workers.jobs import Stop
 from penstock.workers.run_job import RunJob, perform

@@ -18,9 +18,10 @@ import click
 from penstock import __version__
 from penstock.cli import exits
 from penstock.cli.context import CommandContext, with_context
-from penstock.cli.output import Block, Facts, plain, size
+from penstock.cli.output import Block, Facts, size
 from penstock.config import shown_url
 from penstock.core import packages
+from penstock.core.json_values import plain
 from penstock.errors import PenstockError
 
 _LITTLE_SPACE = 1 << 30

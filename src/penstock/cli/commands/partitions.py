@@ -12,7 +12,8 @@ import click
 
 from penstock.cli.commands.plan import current_fingerprint
 from penstock.cli.context import RANGE, CommandContext, with_context
-from penstock.cli.output import Block, Grid, amount, count, plain
+from penstock.cli.output import Block, Grid, amount, count
+from penstock.core.json_values import plain
 from penstock.errors import PenstockError, UnknownPartition, UsageError
 
 if TYPE_CHECKING:

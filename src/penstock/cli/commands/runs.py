@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +12,16 @@ from penstock.cli import exits
 from penstock.cli.commands.run import resume as resume_run
 from penstock.cli.commands.run import with_settings
 from penstock.cli.context import CommandContext, with_context
-from penstock.cli.output import Block, Facts, Grid, amount, count, plain, size
+from penstock.cli.output import Block, Facts, Grid, amount, count, size
 from penstock.config import shown_url
+from penstock.core.json_values import plain
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     from penstock.batch.runner import Verification
     from penstock.batch.runs.output import Exported
     from penstock.batch.runs.runs import Run
+    from penstock.batch.runs.views import RunView
     from penstock.control.claims import PartitionSummary
 
 
@@ -28,23 +29,24 @@ if TYPE_CHECKING:
 class Listing:
     """All runs of a store."""
 
-    runs: list[tuple[Run, PartitionSummary | None]]
+    runs: list[RunView]
 
     def to_json(self) -> list[dict[str, Any]]:
-        return [_json(run, summary) for run, summary in self.runs]
+        return [view.to_json() for view in self.runs]
 
     def blocks(self) -> list[Block]:
         rows = [
             (
-                run.name,
-                run.pipeline,
-                _state(s),
+                view.run.name,
+                view.run.pipeline,
+                view.state,
                 f"{amount(s.completed.partitions)}/{amount(s.total.partitions)}" if s else "-",
                 amount(s.poisoned.partitions) if s else "-",
-                amount(run.total_rows),
-                run.created,
+                amount(view.run.total_rows),
+                view.run.created,
             )
-            for run, s in self.runs
+            for view in self.runs
+            for s in [view.summary]
         ]
         headers = ("run", "pipeline", "state", "partitions", "poisoned", "rows", "created")
         return [Grid(headers, rows, right=headers[3:6])]
@@ -54,18 +56,15 @@ class Listing:
 class Details:
     """One run."""
 
-    run: Run
-    summary: PartitionSummary | None
-    owners: dict[str, int]
-    """Claimed partitions by the instance that holds them."""
+    view: RunView
 
     def to_json(self) -> dict[str, Any]:
-        return {**_json(self.run, self.summary), "owners": self.owners}
+        return self.view.to_json()
 
     def blocks(self) -> list[Block]:
-        run, s = self.run, self.summary
+        run, s = self.view.run, self.view.summary
         pairs = [
-            ("run", f"{run.name} ({_state(s)})"),
+            ("run", f"{run.name} ({self.view.state})"),
             ("pipeline", f"{run.pipeline}{f', from {run.source}' if run.source else ''}"),
             ("created", run.created),
             ("inputs", ", ".join(run.inputs)),
@@ -75,7 +74,9 @@ class Details:
             ("storage", run.storage),
             ("stages", ", ".join(f"{n} {stage.names}" for n, stage in enumerate(run.fingerprint.stages))),
         ]
-        pairs += [("owner", f"{name} holds {count(n, 'partition')}") for name, n in self.owners.items()]
+        pairs += [
+            ("owner", f"{name} holds {count(n, 'partition')}") for name, n in (self.view.owners or {}).items()
+        ]
         return [Facts(pairs)]
 
 
@@ -89,18 +90,6 @@ def _progress(run: Run, s: PartitionSummary) -> list[tuple[str, str]]:
         ("", f"{amount(s.pending.partitions)} pending, {amount(s.poisoned.partitions)} poisoned"),
         ("failed or lost", f"{count(s.failures, 'attempt')}"),
     ]
-
-
-def _state(summary: PartitionSummary | None) -> str:
-    from penstock.batch.runs.runs import state_of
-
-    return state_of(summary)
-
-
-def _json(run: Run, summary: PartitionSummary | None) -> dict[str, Any]:
-    from penstock.batch.runs.runs import RUN
-
-    return {**RUN.members(run), "state": _state(summary), "partitions": plain(summary)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +150,10 @@ def command() -> None:
 @with_context
 def ls(context: CommandContext) -> None:
     """List all runs."""
-    from penstock.batch.runs import runs
+    from penstock.batch.runs import views
 
-    found = runs.every(context.store) if context.has_store else []
-    context.output.show(Listing([(run, context.summary(run)) for run in found]))
+    found = list(views.every(context.store)) if context.has_store else []
+    context.output.show(Listing(found))
     if not found:
         context.output.say(f"no runs in {shown_url(context.config.store)}")
 
@@ -174,14 +163,9 @@ def ls(context: CommandContext) -> None:
 @with_context
 def show(context: CommandContext, name: str) -> None:
     """Show what a run computes from what, and how far it is."""
-    from penstock.control.claims import PartitionState
+    from penstock.batch.runs import views
 
-    run = context.run(name)
-    summary = context.summary(run)
-    owners: Counter[str] = Counter()
-    if summary is not None:
-        owners.update(view.owner for view in context.board(name).partitions({PartitionState.CLAIMED}))
-    context.output.show(Details(run, summary, dict(sorted(owners.items()))))
+    context.output.show(Details(views.one(context.known, name)))
 
 
 @command.command(epilog=exits.TABLE)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from penstock.cli.output import Block, Facts, Grid, count, plain
+from penstock.cli.output import Block, Facts, Grid, count
+from penstock.core.json_values import plain
 
 if TYPE_CHECKING:
     from penstock.control.cluster.peer import Ping

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli.output import Block, Facts, Grid, count, plain
+from penstock.cli.output import Block, Facts, Grid, count
 from penstock.cli.screens import cluster as screens
 from penstock.cli.screens.cluster import Screen, moment
+from penstock.core.json_values import plain
 
 if TYPE_CHECKING:
     from penstock.control.cluster.views.views import StatusView

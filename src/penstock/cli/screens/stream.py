@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli.output import Block, Facts, Grid, amount, count, plain, size
+from penstock.cli.output import Block, Facts, Grid, amount, count, size
 from penstock.cli.screens.cluster import moment
+from penstock.core.json_values import plain
 
 if TYPE_CHECKING:
     import pyarrow as pa

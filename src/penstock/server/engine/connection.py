@@ -11,6 +11,7 @@ from penstock.server.base import Client, Connection, Execution, Prepared
 if TYPE_CHECKING:
     from penstock.server.engine.engine import SparkEngine
     from penstock.server.session_settings import Settings
+    from penstock.sql.statements.commands import Command
 
 
 class SparkConnection(Connection):
@@ -22,10 +23,16 @@ class SparkConnection(Connection):
         self._engine = engine
         self._begun: weakref.WeakSet[Execution] = weakref.WeakSet()
 
-    def prepare(self, sql: str, parameters: Sequence[int] = (), *, exact: bool = False) -> Prepared:
-        return self._engine.prepare(
-            sql, parameters, self._engine.now(self.client), self.settings, exact=exact
-        )
+    def prepare(
+        self,
+        sql: str,
+        parameters: Sequence[int] = (),
+        *,
+        exact: bool = False,
+        command: Command | None = None,
+    ) -> Prepared:
+        client = self._engine.now(self.client)
+        return self._engine.prepare(sql, parameters, client, self.settings, exact=exact, command=command)
 
     def execute(self, prepared: Prepared, parameters: Sequence[object] = ()) -> Execution:
         execution = self._engine.execute(prepared, parameters, self._engine.now(self.client), self.settings)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError, SqlError
@@ -14,7 +15,7 @@ from penstock.server.base import Client, Engine, Execution, Prepared, QueryInfo,
 from penstock.server.engine.connection import SparkConnection
 from penstock.server.engine.faults import CRASHED, lost
 from penstock.server.engine.planning import systems
-from penstock.server.engine.planning.explaining import ExplainExecution
+from penstock.server.engine.planning.explaining import explained
 from penstock.server.engine.planning.planner import Planner
 from penstock.server.engine.planning.plans import CatalogPlan, ExplainPlan, ShadowPlan, SparkPlan, SystemPlan
 from penstock.server.engine.registry import Registry, TrackedQuery
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from penstock.server.relations import Tables
     from penstock.server.session_settings import Settings
     from penstock.server.shadow import Shadow
+    from penstock.sql.statements.commands import Command
 
 _log = logging.getLogger(__name__)
 
@@ -187,14 +189,23 @@ class SparkEngine(Engine):
         return client if user == client.user else replace(client, user=user)
 
     def prepare(
-        self, sql: str, parameters: Sequence[int], client: Client, settings: Settings, *, exact: bool
+        self,
+        sql: str,
+        parameters: Sequence[int],
+        client: Client,
+        settings: Settings,
+        *,
+        exact: bool,
+        command: Command | None,
     ) -> Prepared:
         """Understand a statement for a client; see `Connection.prepare`."""
         for _ in range(_TRIES):
             if self._refreshed is None or self._refreshed[0] != self._tables.version:
                 self.refresh()
             try:
-                return self._planner.prepare(sql, parameters, client.user, settings, exact=exact)
+                return self._planner.prepare(
+                    sql, parameters, client.user, settings, exact=exact, command=command
+                )
             except SqlError as error:
                 if error.sqlstate != CRASHED:
                     raise
@@ -243,9 +254,10 @@ class SparkEngine(Engine):
         def renew(old: SparkPlan) -> SparkPlan:
             return self._planner.renewed(old, client.user, search_path)
 
+        answer = None
         if isinstance(plan, ExplainPlan):
-            return ExplainExecution(place, client, prepared, plan, renew, session, values, timeout, query)
-        return SparkExecution(place, client, prepared, plan, renew, session, values, timeout, query)
+            answer, plan = partial(explained, plan.command), plan.query
+        return SparkExecution(place, client, prepared, plan, renew, session, values, timeout, query, answer)
 
     def _system(
         self,

@@ -20,26 +20,14 @@ from penstock.server.http.parameters import convert
 from penstock.server.http.results import HeldResult, ResultLimits, Results
 from penstock.server.http.values import plain
 from penstock.server.session_settings import Settings
-from penstock.sql.statements.classify import (
-    CreateSchema,
-    CreateTable,
-    CreateView,
-    Drop,
-    Explain,
-    QueryStatement,
-    Rename,
-    StatementText,
-    Unsupported,
-    classify,
-    split,
-)
+from penstock.sql.statements.classify import StatementText, classify, split
+from penstock.sql.statements.commands import FOR_ENGINE, Command, Unsupported
 
 LONGEST_WAIT = 60.0
 _PLANNING = 32
 _PIECE = 256 << 10
 _STALLED = 300.0
 """Seconds after which a reader that takes nothing is given up."""
-_HERE = (QueryStatement, Explain, CreateView, CreateTable, CreateSchema, Drop, Rename)
 _MEMBERS: dict[str, tuple[type, ...]] = {
     "sql": (str,),
     "parameters": (list,),
@@ -229,17 +217,18 @@ def _single(sql: str) -> StatementText:
     return pieces[0]
 
 
-def _check(sql: str, dialect: str) -> None:
-    """Raise for a kind of statement that needs a session, or is not known at all."""
+def _command(sql: str, dialect: str) -> Command:
+    """What the statement asks for. Raises for a kind that needs a session, or is not known at all."""
     command = classify(sql, dialect)
     if isinstance(command, Unsupported):
-        raise SqlError(command.what, sqlstate="0A000", hint=command.hint)
-    if not isinstance(command, _HERE):
+        raise command.error()
+    if not isinstance(command, FOR_ENGINE):
         raise SqlError(
             f"{command.tag or 'an empty statement'} makes no sense over HTTP, which has no sessions",
             sqlstate="0A000",
             hint="give settings with the query, as 'settings'",
         )
+    return command
 
 
 def _start(
@@ -248,8 +237,8 @@ def _start(
     piece = _single(sql)
     connection = engine.connect(client, settings)
     try:
-        _check(piece.text, settings.dialect)
-        prepared = connection.prepare(piece.text)
+        command = _command(piece.text, settings.dialect)
+        prepared = connection.prepare(piece.text, command=command)
         return connection, connection.execute(prepared, convert(prepared.parameters, parameters))
     except SqlError as error:
         connection.close()

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import Config, shown_url
 from penstock.errors import UsageError
-from penstock.server.http.metrics import Metric
-from penstock.server.http.values import plain
+from penstock.server.http.metrics import Metric, one
 from penstock.store.base import Store
 
 if TYPE_CHECKING:
-    from penstock.batch.runs.runs import Run
-    from penstock.control.claims import PartitionSummary
+    from penstock.batch.runs.views import RunView
     from penstock.storage import Storage
     from penstock.streams.views.observer import StreamObserver
 
@@ -57,6 +54,8 @@ class StoreSources(Sources):
         self._config = config
         self._observers: dict[str, StreamObserver] = {}
         self._lock = threading.Lock()
+        self.connections: Callable[[], int] = lambda: 0
+        """How many clients of PostgreSQL's protocol this process has; set by whoever knows."""
 
     def workers(self) -> Sequence[Any]:
         from penstock.server.roles.worker_records import workers
@@ -64,21 +63,14 @@ class StoreSources(Sources):
         return workers(self._store)
 
     def runs(self) -> Sequence[Any]:
-        from penstock.batch.runs import runs
+        from penstock.batch.runs import views
 
-        return [_run_json(run, runs.summary(self._store, run)) for run in runs.every(self._store)]
+        return [_without_secrets(view) for view in views.every(self._store)]
 
     def run(self, name: str) -> Any:
-        from penstock.batch.runs import runs
-        from penstock.control.claims import Board, PartitionState
+        from penstock.batch.runs import views
 
-        run = runs.load(self._store, name)
-        summary = runs.summary(self._store, run)
-        owners: Counter[str] = Counter()
-        if summary is not None:
-            board = Board.open(self._store, run.key)
-            owners.update(view.owner for view in board.partitions({PartitionState.CLAIMED}))
-        return {**_run_json(run, summary), "owners": dict(sorted(owners.items()))}
+        return _without_secrets(views.one(self._store, name))
 
     def streams(self) -> Sequence[Any]:
         from penstock.streams import registry
@@ -99,6 +91,16 @@ class StoreSources(Sources):
         except UsageError:
             return None
 
+    def metrics(self) -> Iterable[Metric]:
+        from penstock.server.roles.workers import Life
+
+        text = "Clients of PostgreSQL's protocol that are in."
+        alive = sum(worker.state == Life.ALIVE for worker in self.workers())
+        return [
+            one("penstock_pgwire_connections", "gauge", text, self.connections()),
+            one("penstock_workers", "gauge", "Workers that live.", alive),
+        ]
+
     def _observer(self, name: str) -> StreamObserver:
         from penstock.streams.views.observer import StreamObserver
 
@@ -108,9 +110,6 @@ class StoreSources(Sources):
         return self._observers[name]
 
 
-def _run_json(run: Run, summary: PartitionSummary | None) -> dict[str, Any]:
-    from penstock.batch.runs.runs import RUN, state_of
-
-    told = RUN.members(run)
-    told |= {name: shown_url(told[name]) for name in ("output", "storage")}
-    return {**told, "state": state_of(summary), "partitions": plain(summary)}
+def _without_secrets(view: RunView) -> dict[str, Any]:
+    told = view.to_json()
+    return told | {name: shown_url(told[name]) for name in ("output", "storage")}

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
-import enum
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
+
+from penstock.core import json_values
 
 EXACT = 2**53 - 1
 """The greatest integer that every reader of JSON takes exactly; beyond it they are texts."""
 
 
 def plain(value: Any) -> Any:
-    """Any view as JSON values: dataclasses become objects, everything that JSON lacks a text."""
-    if isinstance(value, enum.Enum):
-        return value.value
-    if value is None or isinstance(value, str | bool | int | float):
-        return scalar(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, Iterable) and not isinstance(value, bytes) and type(value).__name__ != "Range":
-        return [plain(item) for item in value]
-    return scalar(value)
+    """Any view as JSON values that every reader takes as they are."""
+    return json_values.plain(value, scalar)
 
 
 def scalar(value: Any) -> Any:

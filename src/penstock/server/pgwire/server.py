@@ -22,8 +22,7 @@ from penstock.server.pgwire.encode.rows import warm_up
 from penstock.server.pgwire.protocol import frontend, messages, requests
 from penstock.server.pgwire.protocol.channel import Channel, Gone
 from penstock.server.pgwire.protocol.startup import Authenticator, Greeted, Greeter, Key, within
-from penstock.server.pgwire.session.dispatch import PgSession
-from penstock.server.pgwire.session.session import as_sql_error
+from penstock.server.pgwire.session.session import PgSession, as_sql_error
 from penstock.server.session_settings import Settings
 
 ALPN = "postgresql"

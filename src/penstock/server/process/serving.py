@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
 from penstock.config import Config, cache_directory
@@ -13,7 +13,6 @@ from penstock.errors import ConfigError
 from penstock.server.access import Access, Users
 from penstock.server.access.access import is_loopback
 from penstock.server.base import User
-from penstock.server.http.metrics import Metric, one
 from penstock.server.http.sources import StoreSources
 from penstock.server.process.listeners import ProtocolServers
 from penstock.server.process.service import Service
@@ -21,8 +20,6 @@ from penstock.server.process.switch import EngineSwitch
 from penstock.server.roles.coordinator import Coordinator
 from penstock.server.roles.worker import WorkerRole
 from penstock.server.roles.worker_admission import WorkerAdmission
-from penstock.server.roles.worker_records import workers
-from penstock.server.roles.workers import Life
 from penstock.storage import Storage
 from penstock.store.base import Store
 
@@ -58,7 +55,7 @@ class Server:
         switch = EngineSwitch("the server is starting up")
         coordinates = config.serve.role == "coordinator"
         admission = self._admission() if coordinates else None
-        sources = _Sources(self._store, self._storage, config)
+        sources = StoreSources(self._store, self._storage, config)
         with ExitStack() as running:
             answer = admission.answer if admission is not None else None
             servers = ProtocolServers(config, switch, self._access, sources, answer)
@@ -163,20 +160,6 @@ class Server:
         self._tell(f"Arrow grpc{'+tls' if self._config.tls else ''}://{shown}:{ports['rpc']}", {})
         self._tell(f"web   {scheme}://{shown}:{ports['web']}/", {})
         self._tell(access.notice(), {"access": access.notice()})
-
-
-class _Sources(StoreSources):
-    """What the store knows, and what only this process does."""
-
-    connections: Callable[[], int] = staticmethod(lambda: 0)
-
-    def metrics(self) -> Iterable[Metric]:
-        text = "Clients of PostgreSQL's protocol that are in."
-        alive = sum(worker.state == Life.ALIVE for worker in workers(self._store))
-        return [
-            one("penstock_pgwire_connections", "gauge", text, self.connections()),
-            one("penstock_workers", "gauge", "Workers that live.", alive),
-        ]
 
 
 def worker(config: Config, tell: Tell) -> WorkerRole:

@@ -5,10 +5,8 @@ The cluster that is configured, the one of the coordinators, and one for each st
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from penstock.config import ClusterConfig
 from penstock.control.cluster.documents.control_document import Room
@@ -17,11 +15,10 @@ from penstock.control.cluster.documents.keys import Keys
 from penstock.control.cluster.views.observer import Observer
 from penstock.errors import UsageError
 from penstock.server.roles.worker_records import workers
-from penstock.server.system.shapes import moment
+from penstock.server.system.shapes import TABLES, Row
 from penstock.store.base import Store
 from penstock.streams import registry
 
-Row = Mapping[str, Any]
 _EPOCHS = 1000
 
 
@@ -33,35 +30,18 @@ def members(store: Store, config: ClusterConfig) -> Iterator[Row]:
         except UsageError:
             continue
         for member in found:
-            yield {
-                "cluster": name,
-                "member": member.id,
-                "role": member.role,
-                "state": str(member.state),
-                "leads": member.leads,
-                "capacity": member.capacity,
-                "vnodes": member.vnodes,
-                "version": member.version,
-                "catalog": member.catalog,
-                "addresses": json.dumps(dict(member.addresses)),
-                "joined": moment(member.joined),
-                "heard": None,
-            }
+            yield TABLES["members"].row(member, cluster=name, heard=None)
     for worker in workers(store):
-        yield {
-            "cluster": config.name,
-            "member": worker.id,
-            "role": "worker",
-            "state": worker.state,
-            "leads": False,
-            "capacity": worker.cores,
-            "vnodes": 0,
-            "version": worker.version,
-            "catalog": None,
-            "addresses": json.dumps({"host": worker.host}),
-            "joined": moment(worker.joined),
-            "heard": moment(worker.heard),
-        }
+        yield TABLES["members"].row(
+            worker,
+            cluster=config.name,
+            role="worker",
+            leads=False,
+            capacity=worker.cores,
+            vnodes=0,
+            catalog=None,
+            addresses={"host": worker.host},
+        )
 
 
 def leases(store: Store) -> Iterator[Row]:
@@ -72,18 +52,15 @@ def leases(store: Store) -> Iterator[Row]:
         if not lease.token:
             continue
         session = (lease.owner or "").rpartition("#")[2]
-        since = control.terms[-1].at if control.terms else ""
-        yield {
-            "kind": "leader",
-            "name": name,
-            "owner": lease.member if lease.owner else None,
-            "token": lease.token,
-            "sequence": lease.sequence,
-            "ttl": lease.ttl,
-            "session": session or None,
-            "alive": bool(session) and session in store.alive([session]),
-            "since": moment(since),
-        }
+        yield TABLES["leases"].row(
+            lease,
+            kind="leader",
+            name=name,
+            owner=lease.member if lease.owner else None,
+            session=session or None,
+            alive=bool(session) and session in store.alive([session]),
+            since=control.terms[-1].at if control.terms else None,
+        )
 
 
 def assignments(store: Store) -> Iterator[Row]:
@@ -91,53 +68,22 @@ def assignments(store: Store) -> Iterator[Row]:
     for name in names(store):
         snapshot = Room(store, Keys(name)).read().assignment
         for vnode, index in enumerate(snapshot.owners):
-            yield {
-                "cluster": name,
-                "version": snapshot.version,
-                "token": snapshot.token,
-                "vnode": vnode,
-                "member": snapshot.seats[index].member,
-            }
+            member = snapshot.seats[index].member
+            yield TABLES["assignments"].row(snapshot, cluster=name, vnode=vnode, member=member)
 
 
 def barriers(store: Store, config: ClusterConfig) -> Iterator[Row]:
     """The epochs that wait for answers."""
     for name, observer in _led(store, config):
         for barrier in observer.barriers(1).open:
-            yield {
-                "cluster": name,
-                "scope": barrier.scope,
-                "epoch": barrier.epoch,
-                "kind": str(barrier.kind),
-                "assignment": barrier.assignment,
-                "token": barrier.token,
-                "required": list(barrier.required),
-                "acked": list(barrier.acked),
-                "missing": list(barrier.missing),
-                "gone": list(barrier.gone),
-            }
+            yield TABLES["barriers"].row(barrier, cluster=name)
 
 
 def epochs(store: Store, config: ClusterConfig) -> Iterator[Row]:
     """The epochs that were decided, as far back as they are remembered."""
     for name, observer in _led(store, config):
         for epoch in observer.epochs(None, _EPOCHS).epochs:
-            yield {
-                "cluster": name,
-                "scope": epoch.scope,
-                "epoch": epoch.epoch,
-                "outcome": str(epoch.outcome),
-                "kind": str(epoch.kind),
-                "watermark": epoch.watermark,
-                "token": epoch.token,
-                "assignment": epoch.assignment,
-                "acked": list(epoch.acked),
-                "parts": epoch.parts,
-                "files": epoch.files,
-                "seconds": epoch.seconds,
-                "reason": epoch.reason or None,
-                "decided": moment(epoch.at),
-            }
+            yield TABLES["epochs"].row(epoch, cluster=name)
 
 
 def names(store: Store) -> list[str]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any
 
 import pyarrow as pa
 
@@ -13,11 +11,9 @@ from penstock.errors import SqlError
 from penstock.server.base import QueryInfo, User
 from penstock.server.relations.relation import Provider
 from penstock.server.system import batch, clusters, streaming
-from penstock.server.system.shapes import SHAPES
+from penstock.server.system.shapes import SHAPES, TABLES, Row
 from penstock.storage import Storage
 from penstock.store.base import Store
-
-Row = Mapping[str, Any]
 
 MOST_ROWS = 1_000_000
 """A table that would be longer is refused: its rows pass through the memory of this process."""
@@ -61,8 +57,8 @@ class SystemTables(Provider):
         return SHAPES
 
     def rows(self, name: str, user: User) -> pa.Table:
-        found = map(_query, self.queries(user)) if name == "queries" else self._shown(name, user)
-        shape = SHAPES[name]
+        table = TABLES[name]
+        found = map(table.row, self.queries(user)) if name == "queries" else self._shown(name, user)
         rows: list[Row] = []
         for row in found:
             if len(rows) == MOST_ROWS:
@@ -72,7 +68,7 @@ class SystemTables(Provider):
                     hint="look at them with the commands `penstock runs` and `penstock partitions`",
                 )
             rows.append(row)
-        return pa.Table.from_pylist(rows, schema=shape)
+        return pa.Table.from_pylist(rows, schema=table.schema)
 
     def _shown(self, name: str, user: User) -> Iterable[Row]:
         if user.may_read(self.schema):
@@ -84,26 +80,3 @@ class SystemTables(Provider):
                 hint=f"an admin gives the right to read schema {self.schema}: `penstock users alter`",
             )
         return (row for row in self._rows[name]() if user.may_read(row[_NAMES[name]]))
-
-
-def _query(info: QueryInfo) -> Row:
-    return {
-        "id": info.id,
-        "user": info.user,
-        "protocol": info.protocol,
-        "address": info.address,
-        "application": info.application,
-        "sql": info.sql,
-        "state": info.state.value,
-        "submitted": _moment(info.submitted),
-        "started": _moment(info.started),
-        "ended": _moment(info.ended),
-        "rows": info.rows,
-        "bytes": info.bytes,
-        "error": info.error,
-        "sqlstate": info.sqlstate,
-    }
-
-
-def _moment(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

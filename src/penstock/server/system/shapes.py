@@ -1,18 +1,94 @@
-"""The columns of the system tables. They are part of what people rely on: columns are only added."""
+"""The columns of the system tables. They are part of what people rely on: columns are only added.
+
+A column is declared once: its name, its type, and where its value is in the view that a row is made of.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from enum import Enum
+from operator import attrgetter
+from typing import Any
 
 import pyarrow as pa
+
+from penstock.config import shown_url
 
 _TEXT, _LONG, _REAL, _FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
 _TEXTS = pa.list_(pa.string())
 _MOMENT = pa.timestamp("us", "UTC")
 
-SHAPES: Mapping[str, pa.Schema] = {
-    "queries": pa.schema(
+Row = Mapping[str, Any]
+Place = str | Callable[[Any], Any]
+"""Where a value is: the path of an attribute, or a function of the view."""
+
+
+class SystemTable:
+    """Columns by name: a type, and a place if that is not the attribute of the same name."""
+
+    def __init__(self, columns: Mapping[str, pa.DataType | tuple[pa.DataType, Place]]) -> None:
+        told = {name: each if isinstance(each, tuple) else (each, name) for name, each in columns.items()}
+        self.schema = pa.schema({name: kind for name, (kind, _) in told.items()})
+        self._columns = [
+            (name, place if callable(place) else attrgetter(place), _FITTED.get(kind, _same))
+            for name, (kind, place) in told.items()
+        ]
+
+    def row(self, view: object = None, **known: object) -> Row:
+        """A row for a view, with values that are known from elsewhere."""
+        return {
+            name: fitted(known[name] if name in known else found(view))
+            for name, found, fitted in self._columns
+        }
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    return value if value is None or isinstance(value, str) else json.dumps(dict(value))
+
+
+def moment(value: Any) -> datetime | None:
+    """The time that a stamp or seconds since 1970 tell; None for what tells none."""
+    if not isinstance(value, str):
+        return None if value is None else datetime.fromtimestamp(value, UTC)
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+_FITTED: Mapping[pa.DataType, Callable[[Any], Any]] = {_TEXT: _text, _TEXTS: list, _MOMENT: moment}
+"""What makes a value of a view one of a column."""
+
+
+def _or_none(path: str) -> Place:
+    """An empty text tells nothing."""
+    read = attrgetter(path)
+    return lambda view: read(view) or None
+
+
+def _count(path: str) -> Place:
+    read = attrgetter(path)
+    return lambda view: len(read(view))
+
+
+def _counted(path: str) -> Place:
+    """A figure of a run's partitions, of which one that was not begun has none."""
+    read = attrgetter(path)
+    return lambda view: None if view.summary is None else read(view.summary)
+
+
+TABLES: Mapping[str, SystemTable] = {
+    # of `QueryInfo`
+    "queries": SystemTable(
         {
             "id": _TEXT,
             "user": _TEXT,
@@ -30,10 +106,11 @@ SHAPES: Mapping[str, pa.Schema] = {
             "sqlstate": _TEXT,
         }
     ),
-    "members": pa.schema(
+    # of `MemberView` or `WorkerView`
+    "members": SystemTable(
         {
             "cluster": _TEXT,
-            "member": _TEXT,
+            "member": (_TEXT, "id"),
             "role": _TEXT,
             "state": _TEXT,
             "leads": _FLAG,
@@ -46,7 +123,8 @@ SHAPES: Mapping[str, pa.Schema] = {
             "heard": _MOMENT,
         }
     ),
-    "leases": pa.schema(
+    # of `Lease` or `PartitionView`
+    "leases": SystemTable(
         {
             "kind": _TEXT,
             "name": _TEXT,
@@ -59,10 +137,18 @@ SHAPES: Mapping[str, pa.Schema] = {
             "since": _MOMENT,
         }
     ),
-    "assignments": pa.schema(
-        {"cluster": _TEXT, "version": _LONG, "token": _LONG, "vnode": _LONG, "member": _TEXT}
+    # of `Snapshot`
+    "assignments": SystemTable(
+        {
+            "cluster": _TEXT,
+            "version": _LONG,
+            "token": _LONG,
+            "vnode": _LONG,
+            "member": _TEXT,
+        }
     ),
-    "barriers": pa.schema(
+    # of `OpenBarrier`
+    "barriers": SystemTable(
         {
             "cluster": _TEXT,
             "scope": _TEXT,
@@ -76,7 +162,8 @@ SHAPES: Mapping[str, pa.Schema] = {
             "gone": _TEXTS,
         }
     ),
-    "epochs": pa.schema(
+    # of `Decided`
+    "epochs": SystemTable(
         {
             "cluster": _TEXT,
             "scope": _TEXT,
@@ -90,58 +177,65 @@ SHAPES: Mapping[str, pa.Schema] = {
             "parts": _LONG,
             "files": _LONG,
             "seconds": _REAL,
-            "reason": _TEXT,
-            "decided": _MOMENT,
+            "reason": (_TEXT, _or_none("reason")),
+            "decided": (_MOMENT, "at"),
         }
     ),
-    "frontiers": pa.schema(
+    # of `JournalView`
+    "frontiers": SystemTable(
         {
             "stream": _TEXT,
             "epoch": _LONG,
             "source": _TEXT,
             "journal": _TEXT,
-            "read": _LONG,
+            "read": (_LONG, "position.offset"),
             "head": _LONG,
             "behind": _LONG,
-            "producers": _LONG,
-            "open_transactions": _LONG,
+            "producers": (_LONG, _count("position.producers")),
+            "open_transactions": (_LONG, "open"),
         }
     ),
-    "runs": pa.schema(
+    # of `RunView`
+    "runs": SystemTable(
         {
-            "run": _TEXT,
-            "pipeline": _TEXT,
+            "run": (_TEXT, "run.name"),
+            "pipeline": (_TEXT, "run.pipeline"),
             "state": _TEXT,
-            "rows": _LONG,
-            "rows_completed": _LONG,
-            "partition_rows": _LONG,
-            "partitions": _LONG,
-            "pending": _LONG,
-            "claimed": _LONG,
-            "completed": _LONG,
-            "poisoned": _LONG,
-            "failures": _LONG,
-            "outputs": _TEXTS,
-            "output": _TEXT,
-            "created": _MOMENT,
+            "rows": (_LONG, "run.total_rows"),
+            "rows_completed": (_LONG, lambda view: view.summary.completed.rows if view.summary else 0),
+            "partition_rows": (_LONG, "run.partition_rows"),
+            "partitions": (_LONG, _counted("total.partitions")),
+            "pending": (_LONG, _counted("pending.partitions")),
+            "claimed": (_LONG, _counted("claimed.partitions")),
+            "completed": (_LONG, _counted("completed.partitions")),
+            "poisoned": (_LONG, _counted("poisoned.partitions")),
+            "failures": (_LONG, _counted("failures")),
+            "outputs": (_TEXTS, "run.outputs"),
+            "output": (_TEXT, lambda view: shown_url(view.run.output)),
+            "created": (_MOMENT, "run.created"),
         }
     ),
-    "partitions": pa.schema(
+    # of `PartitionView`
+    "partitions": SystemTable(
         {
             "run": _TEXT,
-            "begin_row": _LONG,
-            "end_row": _LONG,
+            "begin_row": (_LONG, "range.begin"),
+            "end_row": (_LONG, "range.end"),
             "state": _TEXT,
-            "owner": _TEXT,
+            "owner": (_TEXT, _or_none("owner")),
             "token": _LONG,
-            "session": _TEXT,
+            "session": (_TEXT, _or_none("session")),
             "alive": _FLAG,
             "attempts": _LONG,
-            "checkpoint_stage": _LONG,
-            "error": _TEXT,
+            "checkpoint_stage": (
+                _LONG,
+                lambda view: max((ref.stage for ref in view.checkpoints), default=None),
+            ),
+            "error": (_TEXT, lambda view: view.errors[-1].error if view.errors else None),
         }
     ),
-    "checkpoints": pa.schema(
+    # of `CheckpointRef`
+    "checkpoints": SystemTable(
         {
             "run": _TEXT,
             "begin_row": _LONG,
@@ -154,32 +248,25 @@ SHAPES: Mapping[str, pa.Schema] = {
             "problem": _TEXT,
         }
     ),
-    "streams": pa.schema(
+    # of `StreamView`
+    "streams": SystemTable(
         {
-            "stream": _TEXT,
+            "stream": (_TEXT, "name"),
             "state": _TEXT,
             "wanted": _TEXT,
             "epoch": _LONG,
-            "oldest_epoch": _LONG,
+            "oldest_epoch": (_LONG, "oldest"),
             "rows": _LONG,
             "bytes": _LONG,
             "late": _LONG,
             "speed": _REAL,
             "leader": _TEXT,
-            "instances": _LONG,
+            "instances": (_LONG, _count("instances")),
             "parts": _LONG,
             "finished": _LONG,
-            "reason": _TEXT,
+            "reason": (_TEXT, _or_none("reason")),
             "created": _MOMENT,
         }
     ),
 }
-
-
-def moment(text: str) -> datetime | None:
-    """The time that a stamp tells; None for one that tells none."""
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+SHAPES: Mapping[str, pa.Schema] = {name: table.schema for name, table in TABLES.items()}

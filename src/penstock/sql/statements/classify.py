@@ -6,11 +6,11 @@ allowed is found by `penstock.sql.statements.analysis`.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
+from dataclasses import replace
 
 from penstock.errors import SqlError
-from penstock.sql.parse.lexing import REMEMBERED, SYMBOL, WORD, StatementText, split
+from penstock.sql.parse.lexing import SYMBOL, WORD, StatementText, split
 from penstock.sql.parse.token_reader import TokenReader
 from penstock.sql.statements import session_commands as session
 from penstock.sql.statements import setting_commands as settings
@@ -105,10 +105,6 @@ _UNSUPPORTED: dict[str, str | None] = {
 
 def classify(text: str, dialect: str = "auto") -> Command:
     """What the statement asks for. Raises `SqlError` 42601 with the place where it cannot be read."""
-    return (_remembered if len(text) <= REMEMBERED else _classified)(text, dialect)
-
-
-def _classified(text: str, dialect: str) -> Command:
     reader = TokenReader(text, dialect)
     token = reader.token
     if token is None:
@@ -126,9 +122,6 @@ def _classified(text: str, dialect: str) -> Command:
     if token.value in _UNSUPPORTED:
         return _unsupported(reader, token.value)
     raise reader.fault()
-
-
-_remembered = functools.lru_cache(maxsize=1024)(_classified)
 
 
 def _query(reader: TokenReader) -> Command:
@@ -158,7 +151,8 @@ def _table(reader: TokenReader) -> Command:
     reader.expect("table")
     rest, start = reader.rest()
     lead = "SELECT * FROM "
-    return QueryStatement(lead + rest, start - len(lead))
+    command = _query(TokenReader(lead + rest))
+    return replace(command, offset=start - len(lead)) if isinstance(command, QueryStatement) else command
 
 
 def _show(reader: TokenReader) -> Command:

@@ -351,3 +351,6 @@ Command = (
     | Rename
     | Unsupported
 )
+
+FOR_ENGINE = (QueryStatement, Explain, CreateView, CreateTable, CreateSchema, Drop, Rename)
+"""What an engine answers; all else is about a session."""

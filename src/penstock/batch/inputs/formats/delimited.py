@@ -65,6 +65,7 @@ class Csv(TextFormat):
         return BadInput(
             f"{file.path}: a quoted field in the record at byte {offset} does not end",
             hint='close the quote, or register the input with quote="" if quotes have no meaning in it',
+            typed="close the quote, or give --input-option {table}.quote= if quotes have no meaning in it",
         )
 
     def _empty_for_null(self, table: pa.Table) -> pa.Table:
@@ -88,6 +89,7 @@ def csv_schema(file: FileStamp, options: Options, declared: pa.Schema | None) ->
         raise BadInput(
             f"{file.path}: the first record does not end within a megabyte",
             hint="check the quotes in it, and the quote option",
+            typed="check the quotes in it, and --input-option {table}.quote=CHARACTER",
         )
     names = _names(file, text, records, options, declared)
     if len(set(names)) != len(names):
@@ -143,6 +145,8 @@ def _infer(file: FileStamp, rows: bytes, names: list[str], options: Options) -> 
         raise BadInput(
             f"{file.path} cannot be read as CSV: {located(str(error), names, 0)}",
             hint="check the delimiter, quote and header options against the file",
+            typed="check the file against --input-option {table}.delimiter=, {table}.quote= and "
+            "{table}.header=",
         ) from error
 
 

@@ -35,6 +35,7 @@ from penstock.server.engine.results import shaping
 from penstock.server.engine.running.sessions import SparkSessions, until
 from penstock.sql.statements.analysis import Analysis, analyse, is_catalog
 from penstock.sql.statements.classify import (
+    Command,
     CreateSchema,
     CreateTable,
     CreateView,
@@ -76,7 +77,14 @@ class Planner:
         self._letters = 0
 
     def prepare(
-        self, sql: str, oids: Sequence[int], user: User, settings: Settings, *, exact: bool = False
+        self,
+        sql: str,
+        oids: Sequence[int],
+        user: User,
+        settings: Settings,
+        *,
+        exact: bool = False,
+        command: Command | None = None,
     ) -> Prepared:
         """Understand one statement, or remember that it was understood before."""
         key = (
@@ -94,7 +102,7 @@ class Planner:
             if found := self._plans.get(key):
                 self._plans.move_to_end(key)
                 return found
-        prepared = self._prepared(sql, oids, user, settings)
+        prepared = self._prepared(sql, command or classify(sql), oids, user, settings)
         if exact:
             prepared = exact_types(prepared, lambda plan: self._of_spark(plan, settings))
         self._keep(key, prepared)
@@ -108,8 +116,9 @@ class Planner:
                 _, gone = self._plans.popitem(last=False)
                 self._letters -= len(gone.sql)
 
-    def _prepared(self, sql: str, oids: Sequence[int], user: User, settings: Settings) -> Prepared:
-        command = classify(sql)
+    def _prepared(
+        self, sql: str, command: Command, oids: Sequence[int], user: User, settings: Settings
+    ) -> Prepared:
         if isinstance(command, QueryStatement):
             plan = self._within(command.offset, command.text, oids, user, settings)
             return Prepared(sql, command.tag, plan.parameters, plan.columns, plan)

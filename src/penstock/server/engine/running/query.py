@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.errors import SqlError
-from penstock.server.base import Client, Execution, Prepared, QueryState
+from penstock.server.base import Client, Execution, Prepared, QueryState, User
 from penstock.server.engine.faults import CANCELED, CRASHED, INTERNAL, TIMEOUT, lost, too_large, translated
 from penstock.server.engine.planning.plans import SparkPlan
 from penstock.server.engine.registry import Registry, TrackedQuery
@@ -68,8 +68,22 @@ class Workplace:
     """Bounds what results take in memory while they wait to be read: of one user half of all."""
 
 
+@dataclass(frozen=True, slots=True)
+class BegunQuery:
+    """A query that has begun, for what answers in its place: the plan of a query, instead of its rows."""
+
+    id: str
+    job: str
+    spark: SparkSession
+    plan: SparkPlan
+    values: tuple[object, ...]
+    user: User
+    run: Callable[[], None]
+    """To be called once it is planned; raises if it was cancelled."""
+
+
 class SparkExecution(Execution):
-    """A query. Subclasses say in `_produce` what it gives."""
+    """A query. ``answer`` gives its rows, if that is not what the plan says."""
 
     def __init__(
         self,
@@ -82,6 +96,7 @@ class SparkExecution(Execution):
         values: Sequence[object] = (),
         timeout: float | None = None,
         query: TrackedQuery | None = None,
+        answer: Callable[[BegunQuery], pa.Table] | None = None,
     ) -> None:
         """``session`` gives Spark's session, and may wait for it as long as what it is given does not raise.
 
@@ -96,6 +111,7 @@ class SparkExecution(Execution):
         self._session = session
         self._begun_on: SparkSession | None = None
         self._values = tuple(values)
+        self._answer = answer
         self._lock = threading.Lock()
         self._why: str | None = None
         self._error: SqlError | None = None
@@ -188,11 +204,15 @@ class SparkExecution(Execution):
         context.setLocalProperty("spark.job.interruptOnCancel", "true")
 
     def _produce(self) -> None:
+        if self._answer is not None:
+            user = self.client.user
+            begun = BegunQuery(self.id, self.job, self._spark, self._plan, self._values, user, self._run)
+            self._hand_over(self.columns or (), lambda batch: batch, self._answer(begun))
+            return
         shape = shaping.shaped(self._plan.frame(self._spark, self.id, self._values), self._plan.columns)
         self.check()
         direct = self._plan.small or self._estimated_small(shape)
-        self.check()
-        self._query.move(QueryState.RUNNING)
+        self._run()
         if direct:
             try:
                 table = shape.frame.toArrow()
@@ -209,6 +229,10 @@ class SparkExecution(Execution):
         self.columns, self._fit = shape.columns, shape.fit
         self._news.set()
         spool.fill(shape.frame, self.check)
+
+    def _run(self) -> None:
+        self.check()
+        self._query.move(QueryState.RUNNING)
 
     def _holds(self, size: int) -> bool:
         """Whether a result can be held in memory until it is read; else it goes through files."""

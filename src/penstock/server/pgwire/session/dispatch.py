@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from penstock.errors import SqlError
-from penstock.server.base import Connection
-from penstock.server.network.budgets import Purse
 from penstock.server.pgwire.decode.values import decode
 from penstock.server.pgwire.protocol import messages, requests
-from penstock.server.pgwire.protocol.channel import Channel
-from penstock.server.pgwire.session.commands import BoundStatement, Commands
-from penstock.server.pgwire.session.copying import CopyEncoder
-from penstock.server.pgwire.session.portals import Portal
+from penstock.server.pgwire.session.commands import described, open_portal
+from penstock.server.pgwire.session.context import SessionContext
+from penstock.server.pgwire.session.names import BoundStatement
+from penstock.server.pgwire.session.running import copy, send
 from penstock.server.pgwire.session.statements import ParsedStatement, pieces, placed, understand
 from penstock.sql.statements import commands as sql
 
@@ -21,186 +20,156 @@ _VALUE = 2
 _EMPTY = ParsedStatement("", 0, sql.Empty())
 
 
-class PgSession(Commands):
-    """A whole session."""
+def act(session: SessionContext, message: requests.Message) -> None:
+    """Answer a message, but for the ReadyForQuery at the end."""
+    action = _ACTIONS.get(type(message))
+    if action is None:
+        raise requests.ProtocolError("this message cannot come here", fatal=True)
+    action(session, message)
 
-    def __init__(self, connection: Connection, channel: Channel, purse: Purse | None = None) -> None:
-        super().__init__(connection, channel, purse)
-        self._actions = {
-            requests.Query: self._query,
-            requests.Parse: self._parse,
-            requests.Bind: self._bind,
-            requests.Describe: self._describe,
-            requests.Execute: self._run_portal,
-            requests.Close: self._close_named,
-            requests.Flush: lambda _: self.flush(),
-            requests.Sync: lambda _: self.ready(),
-            requests.FunctionCall: self._function_call,
-            # What is left of a COPY that was refused is not answered.
-            requests.CopyData: lambda _: None,
-            requests.CopyDone: lambda _: None,
-            requests.CopyFail: lambda _: None,
-        }
 
-    # simple
+# simple
 
-    def _query(self, message: requests.Message) -> None:
-        assert isinstance(message, requests.Query)
-        self.unbind("")
-        self.forget("")
-        found = pieces(message.sql)
-        self.transaction.several = len(found) > 1
-        for piece, command in found:
-            self.allow(ParsedStatement(piece.text, piece.offset, command))
-            statement = understand(piece, command, self.connection)
-            with placed(piece.offset):
-                self._answer(statement)
-        if not found:
-            self.put(messages.EMPTY_QUERY_RESPONSE)
-        self.ready()
 
-    def _answer(self, statement: ParsedStatement) -> None:
-        if isinstance(statement.command, sql.CopyOut):
-            self._copy(statement.command)
-            return
-        if statement.parameters:
-            raise SqlError("there is no parameter $1", sqlstate="42P02")
-        portal = self.open(statement, (), ())
-        try:
-            if portal.columns is not None:
-                self.put(messages.row_description(portal.columns, portal.formats))
-            self._stream(portal, None)
-        finally:
-            portal.close()
+def _query(session: SessionContext, message: requests.Query) -> None:
+    session.portals.unbind("")
+    session.statements.forget("")
+    found = pieces(message.sql)
+    session.transaction.several = len(found) > 1
+    for piece, command in found:
+        session.transaction.allow(command)
+        statement = understand(piece, command, session.connection)
+        with placed(piece.offset):
+            _answer(session, statement)
+    if not found:
+        session.replies.put(messages.EMPTY_QUERY_RESPONSE)
 
-    # extended
 
-    def _parse(self, message: requests.Message) -> None:
-        assert isinstance(message, requests.Parse)
-        found = pieces(message.sql)
-        if len(found) > 1:
-            raise SqlError("cannot insert multiple commands into a prepared statement", sqlstate="42601")
-        statement = _EMPTY
-        if found:
-            piece, command = found[0]
-            self.allow(ParsedStatement(piece.text, piece.offset, command))
-            self.transaction.enter()
-            statement = understand(piece, command, self.connection, message.types)
-        self.keep(message.name, statement)
-        self.put(messages.PARSE_COMPLETE)
-
-    def _bind(self, message: requests.Message) -> None:
-        assert isinstance(message, requests.Bind)
-        statement = self.known(message.statement)
-        if not isinstance(statement.command, sql.Empty):
-            self.allow(statement)
-        wanted = statement.parameters
-        if len(message.parameters) != len(wanted):
-            raise requests.ProtocolError(
-                f"bind message supplies {len(message.parameters)} parameters, but prepared statement "
-                f'"{message.statement}" requires {len(wanted)}'
-            )
-        values = [
-            None if data is None else decode(oid, message.format(number), data)
-            for number, (oid, data) in enumerate(zip(wanted, message.parameters, strict=True))
-        ]
-        columns = self.columns(statement)
-        formats = message.result_formats
-        if columns is not None:
-            formats = tuple(messages.spread(formats, len(columns)))
-        self.transaction.enter()
-        size = _VALUE * sum(len(data or b"") for data in message.parameters)
-        self.bind(message.portal, BoundStatement(statement, values, formats, size))
-        self.put(messages.BIND_COMPLETE)
-
-    def _describe(self, message: requests.Message) -> None:
-        assert isinstance(message, requests.Describe)
-        formats: Sequence[int] = ()
-        if message.kind == "S":
-            statement = self.known(message.name)
-            self.put(messages.parameter_description(statement.parameters))
-        else:
-            bound = self._portal(message.name)
-            statement, formats = bound.statement, bound.formats
-        columns = self.columns(statement)
-        described = messages.NO_DATA if columns is None else messages.row_description(columns, formats)
-        self.put(described)
-
-    def _run_portal(self, message: requests.Message) -> None:
-        assert isinstance(message, requests.Execute)
-        bound = self._portal(message.portal)
-        statement = bound.statement
-        if isinstance(statement.command, sql.Empty):
-            self.put(messages.EMPTY_QUERY_RESPONSE)
-            return
-        with placed(statement.offset):
-            if isinstance(statement.command, sql.CopyOut):
-                self.allow(statement)
-                self.transaction.enter()
-                self._copy(statement.command)
-                return
-            if bound.portal is None:
-                bound.portal = self.open(statement, bound.values, bound.formats)
-            elif bound.portal.columns is None:
-                raise SqlError(f'portal "{message.portal}" cannot be run', sqlstate="55000")
-            try:
-                self._stream(bound.portal, message.limit or None)
-            except BaseException:
-                # In a transaction it would hold its place among the running until the end of that.
-                bound.close()
-                raise
-
-    def _close_named(self, message: requests.Message) -> None:
-        assert isinstance(message, requests.Close)
-        if message.kind == "S":
-            self.forget(message.name)
-        else:
-            self.unbind(message.name)
-        self.put(messages.CLOSE_COMPLETE)
-
-    def _portal(self, name: str) -> BoundStatement:
-        bound = self.portals.get(name)
-        if bound is None:
-            raise SqlError(f'portal "{name}" does not exist', sqlstate="34000")
-        return bound
-
-    def _function_call(self, _message: requests.Message) -> None:
-        raise SqlError("function calls by oid are not supported", sqlstate="0A000", hint="Use SELECT.")
-
-    # rows
-
-    def _stream(self, portal: Portal, limit: int | None) -> None:
-        """Send rows, up to the limit, and what comes after them."""
-        count = 0
-        with self.interruptible(portal.execution):
-            for rows, buffers in portal.encoded(limit, self.settings):
-                count += rows
-                self.put_all(buffers)
-        if limit is not None and count == limit:
-            self.put(messages.PORTAL_SUSPENDED)
-            return
+def _answer(session: SessionContext, statement: ParsedStatement) -> None:
+    if isinstance(statement.command, sql.CopyOut):
+        copy(session, statement.command)
+        return
+    if statement.parameters:
+        raise SqlError("there is no parameter $1", sqlstate="42P02")
+    portal = open_portal(session, statement, (), ())
+    try:
+        if portal.columns is not None:
+            session.replies.put(messages.row_description(portal.columns, portal.formats))
+        send(session, portal, None)
+    finally:
         portal.close()
-        self.put(messages.command_complete(portal.complete(count)))
 
-    def _copy(self, command: sql.CopyOut) -> None:
-        """COPY (query) TO STDOUT."""
-        with placed(command.offset):
-            prepared = self.connection.prepare(command.query)
-        if prepared.columns is None:
-            raise SqlError("COPY needs a query that gives rows", sqlstate="0A000")
-        portal = self.run(prepared, (), (), relay=False)
-        count = 0
-        try:
-            encoder = CopyEncoder(prepared.columns, command.options, self.settings)
-            binary = command.options.format == "binary"
-            with self.interruptible(portal.execution):
-                self.put(messages.copy_out_response(binary, len(prepared.columns)))
-                self.put(encoder.begin())
-                for part in portal.rows.take():
-                    count += len(part)
-                    self.put_all(encoder.encode(part))
-                self.put(encoder.end())
-        finally:
-            portal.close()
-        self.put(messages.COPY_DONE)
-        self.put(messages.command_complete(f"COPY {count}"))
+
+# extended
+
+
+def _parse(session: SessionContext, message: requests.Parse) -> None:
+    found = pieces(message.sql)
+    if len(found) > 1:
+        raise SqlError("cannot insert multiple commands into a prepared statement", sqlstate="42601")
+    statement = _EMPTY
+    if found:
+        piece, command = found[0]
+        session.transaction.allow(command)
+        session.transaction.enter()
+        statement = understand(piece, command, session.connection, message.types)
+    session.statements.keep(message.name, statement)
+    session.replies.put(messages.PARSE_COMPLETE)
+
+
+def _bind(session: SessionContext, message: requests.Bind) -> None:
+    statement = session.statements.find(message.statement)
+    if not isinstance(statement.command, sql.Empty):
+        session.transaction.allow(statement.command)
+    wanted = statement.parameters
+    if len(message.parameters) != len(wanted):
+        raise requests.ProtocolError(
+            f"bind message supplies {len(message.parameters)} parameters, but prepared statement "
+            f'"{message.statement}" requires {len(wanted)}'
+        )
+    values = [
+        None if data is None else decode(oid, message.format(number), data)
+        for number, (oid, data) in enumerate(zip(wanted, message.parameters, strict=True))
+    ]
+    columns = described(session, statement)
+    formats = message.result_formats
+    if columns is not None:
+        formats = tuple(messages.spread(formats, len(columns)))
+    session.transaction.enter()
+    size = _VALUE * sum(len(data or b"") for data in message.parameters)
+    session.portals.bind(message.portal, BoundStatement(statement, values, formats, size=size))
+    session.replies.put(messages.BIND_COMPLETE)
+
+
+def _describe(session: SessionContext, message: requests.Describe) -> None:
+    formats: Sequence[int] = ()
+    if message.kind == "S":
+        statement = session.statements.find(message.name)
+        session.replies.put(messages.parameter_description(statement.parameters))
+    else:
+        bound = session.portals.find(message.name)
+        statement, formats = bound.statement, bound.formats
+    columns = described(session, statement)
+    told = messages.NO_DATA if columns is None else messages.row_description(columns, formats)
+    session.replies.put(told)
+
+
+def _execute(session: SessionContext, message: requests.Execute) -> None:
+    bound = session.portals.find(message.portal)
+    command = bound.statement.command
+    if isinstance(command, sql.Empty):
+        session.replies.put(messages.EMPTY_QUERY_RESPONSE)
+        return
+    with placed(bound.statement.offset):
+        if isinstance(command, sql.CopyOut):
+            session.transaction.allow(command)
+            session.transaction.enter()
+            copy(session, command)
+        else:
+            _send(session, bound, message)
+
+
+def _send(session: SessionContext, bound: BoundStatement, message: requests.Execute) -> None:
+    if bound.portal is None:
+        bound.portal = open_portal(session, bound.statement, bound.values, bound.formats)
+    elif bound.portal.columns is None:
+        raise SqlError(f'portal "{message.portal}" cannot be run', sqlstate="55000")
+    try:
+        send(session, bound.portal, message.limit or None)
+    except BaseException:
+        # In a transaction it would hold its place among the running until the end of that.
+        bound.close()
+        raise
+
+
+def _close(session: SessionContext, message: requests.Close) -> None:
+    if message.kind == "S":
+        session.statements.forget(message.name)
+    else:
+        session.portals.unbind(message.name)
+    session.replies.put(messages.CLOSE_COMPLETE)
+
+
+def _function_call(_session: SessionContext, _message: requests.FunctionCall) -> None:
+    raise SqlError("function calls by oid are not supported", sqlstate="0A000", hint="Use SELECT.")
+
+
+def _nothing(_session: SessionContext, _message: requests.Message) -> None:
+    pass
+
+
+_ACTIONS: Mapping[type[object], Callable[[SessionContext, Any], None]] = {
+    requests.Query: _query,
+    requests.Parse: _parse,
+    requests.Bind: _bind,
+    requests.Describe: _describe,
+    requests.Execute: _execute,
+    requests.Close: _close,
+    requests.Flush: lambda session, _: session.replies.flush(),
+    requests.Sync: _nothing,
+    requests.FunctionCall: _function_call,
+    # What is left of a COPY that was refused is not answered.
+    requests.CopyData: _nothing,
+    requests.CopyDone: _nothing,
+    requests.CopyFail: _nothing,
+}

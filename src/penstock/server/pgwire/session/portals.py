@@ -147,8 +147,9 @@ class Portal:
             execution.close()
 
 
-def no_cursor(name: str) -> SqlError:
-    return SqlError(f'cursor "{name}" does not exist', sqlstate="34000")
+def done(tag: str) -> Portal:
+    """What a statement without rows gives."""
+    return Portal(None, tag)
 
 
 def fetched(rows: ResultRows, command: Fetch) -> Iterator[pa.RecordBatch | Fields]:

@@ -12,17 +12,9 @@ from penstock.errors import SqlError
 from penstock.server.base import Connection, Prepared
 from penstock.sql.statements.classify import Command, Empty, StatementText, classify, split
 from penstock.sql.statements.commands import (
-    Commit,
-    CreateSchema,
-    CreateTable,
-    CreateView,
+    FOR_ENGINE,
     Declare,
-    Drop,
-    Explain,
     QueryStatement,
-    Rename,
-    Rollback,
-    RollbackTo,
     Unsupported,
 )
 
@@ -31,8 +23,6 @@ if TYPE_CHECKING:
 
 _CACHED = 4096
 """Longer texts are not remembered."""
-_FOR_ENGINE = (QueryStatement, Explain, CreateView, CreateTable, CreateSchema, Drop, Rename)
-_LEAVES = (Commit, Rollback, RollbackTo)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +43,6 @@ class ParsedStatement:
         if self.cursor is not None:
             return self.cursor.parameters
         return self.prepared.parameters if self.prepared is not None else ()
-
-    @property
-    def leaves(self) -> bool:
-        """Whether it may run in a transaction that failed: it ends that."""
-        return isinstance(self.command, _LEAVES)
 
 
 @lru_cache(maxsize=1024)
@@ -85,11 +70,13 @@ def understand(
         with placed(piece.offset + command.offset):
             inner = understand(StatementText(command.query, 0), classify(command.query), connection, types)
         return ParsedStatement(piece.text, piece.offset, command, cursor=inner.prepared)
-    if not isinstance(command, _FOR_ENGINE):
+    if not isinstance(command, FOR_ENGINE):
         return ParsedStatement(piece.text, piece.offset, command)
-    text, offset = (command.text, command.offset) if isinstance(command, QueryStatement) else (piece.text, 0)
+    text, offset, asked = piece.text, 0, command
+    if isinstance(command, QueryStatement):
+        text, offset, asked = command.text, command.offset, QueryStatement(command.text)
     with placed(piece.offset + offset):
-        prepared = connection.prepare(text, types)
+        prepared = connection.prepare(text, types, command=asked)
     return ParsedStatement(piece.text, piece.offset, command, prepared)
 
 

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from penstock.errors import SqlError
 from penstock.server.session_settings import Settings
+from penstock.sql.statements.commands import Command, Commit, Rollback, RollbackTo
+
+_LEAVES = (Commit, Rollback, RollbackTo)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,14 @@ class TransactionBlock:
         if not self.open:
             self._settings.begin()
             self.open = True
+
+    def allow(self, command: Command) -> None:
+        """Raise if this may not run now: in a block that failed, only what leaves it may."""
+        if self.failed and not isinstance(command, _LEAVES):
+            raise SqlError(
+                "current transaction is aborted, commands ignored until end of transaction block",
+                sqlstate="25P02",
+            )
 
     def fail(self) -> None:
         """A statement failed."""

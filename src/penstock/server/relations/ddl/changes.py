@@ -1,4 +1,4 @@
-"""CREATE and DROP: who may, what PostgreSQL would say, and the change of the catalog."""
+"""CREATE and DROP: what PostgreSQL would say, and the changes of the catalog."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from penstock.control.catalog import Catalog, Create, Statement, StatementKind
 from penstock.control.catalog import Drop as DropStatement
-from penstock.control.catalog.rules import dependents as dependents_of
 from penstock.control.catalog.sql import MAX_SQL
-from penstock.errors import CatalogConflict, DuplicateName, SqlError, TerminalError
+from penstock.errors import SqlError
 from penstock.server.base import User
 from penstock.server.relations import naming
+from penstock.server.relations.ddl.edits import CatalogEdits, needed
 from penstock.server.relations.ddl.planning import SpecMaker
 from penstock.server.relations.entry import TableEntry, dependents
 from penstock.server.relations.relation import Key
@@ -27,7 +27,7 @@ class CatalogChanges:
     """Carries out commands on the catalog that the tables follow."""
 
     def __init__(self, tables: Tables, catalog: Catalog, planner: SpecMaker) -> None:
-        self._tables, self._catalog, self._planner = tables, catalog, planner
+        self._tables, self._planner, self._edits = tables, planner, CatalogEdits(tables, catalog)
 
     # CREATE
 
@@ -61,8 +61,8 @@ class CatalogChanges:
         else:
             spec = self._planner.table(command, user)
         name = old.statement if old is not None else ".".join(key)
-        statement = Statement(name, kind, _text(key, spec), self._needs(key, spec))
-        self._change(Create(statement, replaces), user)
+        statement = Statement(name, kind, _text(key, spec), self._edits.needs(key, spec))
+        self._edits.apply(Create(statement, replaces), user)
         return []
 
     def _create_schema(self, command: CreateSchema, user: User) -> list[str]:
@@ -83,7 +83,7 @@ class CatalogChanges:
             if command.if_not_exists:
                 return [f'schema "{name}" already exists, skipping']
             raise SqlError(f'schema "{name}" already exists', sqlstate="42P06")
-        self._change(
+        self._edits.apply(
             Create(Statement(name, StatementKind.SCHEMA, f"CREATE SCHEMA {naming.backquoted(name)}")), user
         )
         return []
@@ -95,36 +95,18 @@ class CatalogChanges:
             schema = next((each for each in candidates if self._tables.has_schema(each)), None)
             if schema is None:
                 raise SqlError("no schema has been selected to create in", sqlstate="3F000")
-        self._check_writable(schema, user)
+        self._edits.check_writable(schema, user)
         if not self._tables.has_schema(schema):
             raise SqlError(
                 f'schema "{schema}" does not exist', hint=f"CREATE SCHEMA {schema}", sqlstate="3F000"
             )
         return schema, naming.check_new(name)
 
-    def _check_writable(self, schema: str, user: User) -> None:
-        if not user.may_write(schema):
-            raise SqlError(f"permission denied for schema {schema}", sqlstate="42501")
-        if not self._tables.has_schema(schema) and self._tables.is_taken(schema):
-            raise SqlError(
-                f"permission denied for schema {schema}: it belongs to the system, a run or a stream",
-                hint="make it in another schema",
-                sqlstate="42501",
-            )
-
     def _check_replaceable(self, old: TableEntry, kind: StatementKind, replaces: bool) -> None:
         if not replaces:
             raise SqlError(f'relation "{old.key[1]}" already exists', sqlstate="42P07")
         if old.kind != kind:
             raise SqlError(f'"{old.key[1]}" is not a view', sqlstate="42809")
-
-    def _needs(self, key: Key, spec: Spec) -> tuple[str, ...]:
-        """The statements of the catalog that must be there before: what a view reads, and the schema."""
-        keys = spec.needs if isinstance(spec, ViewSpec) else ()
-        entries = [self._tables.entry(each) for each in keys]
-        schemas = [self._tables.schema_statement(schema) for schema in (key[0], *(each[0] for each in keys))]
-        every = [*(schemas), *(entry.statement for entry in entries if entry is not None)]
-        return tuple(dict.fromkeys(each for each in every if each))
 
     # DROP
 
@@ -140,11 +122,11 @@ class CatalogChanges:
                 chosen.append(entry)
         users = self._users(chosen)
         self._check_alone(chosen, users, command, user, notices)
-        self._check_only_sql([entry.statement for entry in (*chosen, *users)])
+        self._edits.check_only_sql([entry.statement for entry in (*chosen, *users)])
         # Those that others need go last.
         order = {entry.key: number for number, entry in enumerate(self._tables.entries())}
         for entry in sorted([*chosen, *users], key=lambda each: order.get(each.key, 0), reverse=True):
-            self._change(DropStatement(entry.statement, cascade=command.cascade), user, missing_ok=True)
+            self._edits.apply(DropStatement(entry.statement, cascade=command.cascade), user, missing_ok=True)
         return notices
 
     def _existing(
@@ -154,10 +136,10 @@ class CatalogChanges:
         candidates = [schema] if schema is not None else naming.effective(search_path, user.name)
         found = [entry for each in candidates if (entry := self._tables.entry((each, name)))]
         if found:
-            self._check_droppable(found[0], command.kind, user)
+            self._edits.check_droppable(found[0], command.kind, user)
             return found[0]
         if schema is not None:
-            self._check_writable(schema, user)
+            self._edits.check_writable(schema, user)
         shown = ".".join(path)
         if schema is not None and not self._tables.has_schema(schema):
             what, state = f'schema "{schema}" does not exist', "3F000"
@@ -167,21 +149,6 @@ class CatalogChanges:
             raise SqlError(what, sqlstate=state)
         notices.append(f"{what}, skipping")
         return None
-
-    def _check_droppable(self, entry: TableEntry, kind: str, user: User) -> None:
-        self._check_writable(entry.key[0], user)
-        if entry.kind != kind:
-            raise SqlError(
-                f'"{entry.key[1]}" is not a {kind}',
-                hint=f"Use DROP {entry.kind.upper()} to remove a {entry.kind}.",
-                sqlstate="42809",
-            )
-        if not entry.statement:
-            raise SqlError(
-                f"permission denied for table {entry.key[1]}: it stands in the configuration",
-                hint="take it out of [[tables]] in penstock.toml",
-                sqlstate="42501",
-            )
 
     def _users(self, chosen: Sequence[TableEntry]) -> list[TableEntry]:
         """Everything that reads the chosen entries, directly or not, and is not chosen itself."""
@@ -203,15 +170,15 @@ class CatalogChanges:
     ) -> None:
         for each in users:
             if not command.cascade:
-                raise _needed(f"{command.kind} {naming.shown(chosen[0].key)}", _read_by(each, chosen, users))
-            self._check_writable(each.key[0], user)
+                raise needed(f"{command.kind} {naming.shown(chosen[0].key)}", _read_by(each, chosen, users))
+            self._edits.check_writable(each.key[0], user)
             notices.append(f"drop cascades to {each.kind} {naming.shown(each.key)}")
 
     def _drop_schemas(self, command: Drop, user: User) -> list[str]:
         notices: list[str] = []
         for path in command.names:
             schema = path[-1]
-            self._check_writable(schema, user)
+            self._edits.check_writable(schema, user)
             statement = self._tables.schema_statement(schema)
             if statement is not None:
                 self._drop_schema(schema, statement, command, user, notices)
@@ -232,53 +199,14 @@ class CatalogChanges:
         gone = [*inside, *self._users(inside)]
         if gone and not command.cascade:
             first = gone[0]
-            raise _needed(
+            raise needed(
                 f"schema {schema}", f"{first.kind} {naming.shown(first.key)} depends on schema {schema}"
             )
         for each in gone:
-            self._check_writable(each.key[0], user)
+            self._edits.check_writable(each.key[0], user)
             notices.append(f"drop cascades to {each.kind} {naming.shown(each.key)}")
-        self._check_only_sql([statement])
-        self._change(DropStatement(statement, cascade=command.cascade), user)
-
-    def _check_only_sql(self, statements: Sequence[str]) -> None:
-        """What streams need is not taken from under them by a cascade."""
-        entries = self._catalog.head().entries
-        for statement in statements:
-            for each in dependents_of(entries, statement):
-                if each.kind not in (StatementKind.TABLE, StatementKind.VIEW, StatementKind.SCHEMA):
-                    raise _needed(
-                        statement,
-                        f"{each.kind} {each.name} depends on it",
-                        f"drop it first: penstock catalog drop {each.name}",
-                    )
-
-    # both
-
-    def _change(self, change: Create | DropStatement, user: User, *, missing_ok: bool = False) -> None:
-        try:
-            self._catalog.change(change, by=user.name)
-        except DuplicateName as error:
-            raise SqlError(
-                error.what, hint="choose another name, or drop it first", sqlstate="42P07"
-            ) from error
-        except CatalogConflict as error:
-            raise SqlError(error.what, hint="try again", sqlstate="40001") from error
-        except TerminalError as error:
-            # What a cascade has taken along already need not go again.
-            if missing_ok and isinstance(change, DropStatement) and self._catalog.find(change.name) is None:
-                return
-            raise SqlError(error.what, hint=error.hint, sqlstate=self._state(change)) from error
-        finally:
-            self._tables.catch_up()
-
-    def _state(self, change: Create | DropStatement) -> str:
-        """Why the catalog refuses what looked right a moment ago."""
-        if isinstance(change, DropStatement):
-            return "2BP01"
-        head = self._catalog.head()
-        gone = any(head.find(need) is None for need in change.statement.needs)
-        return "42P01" if gone else "42P17"
+        self._edits.check_only_sql([statement])
+        self._edits.apply(DropStatement(statement, cascade=command.cascade), user)
 
 
 def _text(key: Key, spec: Spec) -> str:
@@ -287,17 +215,6 @@ def _text(key: Key, spec: Spec) -> str:
     if isinstance(spec, ViewSpec) and len(text.encode()) > MAX_SQL:
         text = encode(key, replace(spec, written=""))
     return text
-
-
-def _needed(
-    what: str, who: str, hint: str = "Use DROP ... CASCADE to drop the dependent objects too."
-) -> SqlError:
-    return SqlError(
-        f"cannot drop {what} because other objects depend on it",
-        left=who,
-        hint=hint,
-        sqlstate="2BP01",
-    )
 
 
 def _read_by(user: TableEntry, chosen: Sequence[TableEntry], users: Sequence[TableEntry]) -> str:

@@ -8,21 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from penstock.control.catalog import Create, Statement, StatementKind
+from penstock.control.catalog import Catalog, Create, Statement, StatementKind
 from penstock.control.catalog import Drop as DropStatement
 from penstock.errors import SqlError
 from penstock.server.base import User
 from penstock.server.relations import naming
-from penstock.server.relations.ddl.changes import CatalogChanges
+from penstock.server.relations.ddl.edits import CatalogEdits
+from penstock.server.relations.ddl.planning import SpecMaker
 from penstock.server.relations.entry import TableEntry, dependents
 from penstock.server.relations.relation import Key
 from penstock.server.relations.spec import Spec, ViewSpec, decode, encode, reference, resolved
 from penstock.sql.statements.commands import Rename
 
+if TYPE_CHECKING:
+    from penstock.server.relations.relations import Tables
 
-class Renames(CatalogChanges):
+
+class Renames:
     """Gives tables and views of the catalog other names."""
+
+    def __init__(self, tables: Tables, catalog: Catalog, planner: SpecMaker) -> None:
+        self._tables, self._catalog, self._planner = tables, catalog, planner
+        self._edits = CatalogEdits(tables, catalog)
 
     def rename(self, command: Rename, user: User, search_path: Sequence[str]) -> list[str]:
         self._tables.catch_up()
@@ -34,12 +43,12 @@ class Renames(CatalogChanges):
             raise SqlError(f'relation "{command.to}" already exists', sqlstate="42P07")
         readers = list(dependents(self._tables.entries(), old.key))
         for each in readers:
-            self._check_writable(each.key[0], user)
-        self._check_only_sql([old.statement])
+            self._edits.check_writable(each.key[0], user)
+        self._edits.check_only_sql([old.statement])
         self._put(old, new, self._spec(old, user), user)
         for each in readers:
             self._put(each, each.key, _reading(self._spec(each, user), old.key, new), user, replaces=True)
-        self._change(DropStatement(old.statement), user)
+        self._edits.apply(DropStatement(old.statement), user)
         return []
 
     def _named(self, command: Rename, user: User, search_path: Sequence[str]) -> TableEntry | None:
@@ -52,7 +61,7 @@ class Renames(CatalogChanges):
             raise SqlError(f'relation "{".".join(command.name)}" does not exist', sqlstate="42P01")
         if command.kind == "view" != found.kind:
             raise SqlError(f'"{name}" is not a view', sqlstate="42809")
-        self._check_droppable(found, found.kind, user)
+        self._edits.check_droppable(found, found.kind, user)
         return found
 
     def _spec(self, entry: TableEntry, user: User) -> Spec:
@@ -65,8 +74,8 @@ class Renames(CatalogChanges):
     def _put(self, entry: TableEntry, key: Key, spec: Spec, user: User, *, replaces: bool = False) -> None:
         kind = StatementKind.VIEW if isinstance(spec, ViewSpec) else StatementKind.TABLE
         name = entry.statement if replaces else ".".join(key)
-        statement = Statement(name, kind, encode(key, spec), self._needs(key, spec))
-        self._change(Create(statement, replaces), user)
+        statement = Statement(name, kind, encode(key, spec), self._edits.needs(key, spec))
+        self._edits.apply(Create(statement, replaces), user)
 
 
 def _reading(spec: Spec, old: Key, new: Key) -> Spec:
