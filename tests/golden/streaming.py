@@ -49,10 +49,10 @@ from penstock.streams.ingest.finished_parts import (
     read_states,
     states_body,
 )
-from penstock.streams.ingest.intake import Intake
-from penstock.streams.ingest.journal_shuffle import position_of, state_of
+from penstock.streams.ingest.jobs.intake import Intake
+from penstock.streams.ingest.jobs.task_results import Polled
+from penstock.streams.ingest.journal_states import position_of, state_of
 from penstock.streams.ingest.part_lists import announced
-from penstock.streams.ingest.task_results import Polled
 from penstock.streams.layout import Layout, document
 from penstock.streams.log import readers, schemas
 from penstock.streams.log.epoch_log import EpochLog

@@ -15,7 +15,7 @@ from penstock.sources.base import PartName
 from penstock.streams.api.stream import SourceSpec
 from penstock.streams.ingest.absent_journals import Absences
 from penstock.streams.ingest.finished_parts import read_states
-from penstock.streams.ingest.journal_shuffle import position_of
+from penstock.streams.ingest.journal_states import position_of
 from penstock.streams.ingest.part_listing import Begun, Listing
 from penstock.streams.model import Standing
 from penstock.types.tables import Table

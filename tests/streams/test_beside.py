@@ -21,12 +21,12 @@ from penstock.sinks import ParquetSink
 from penstock.sources.base import Part, PartName, StatefulSource
 from penstock.sources.state import State
 from penstock.streams.api.stream import Stream, Timestamps
-from penstock.streams.ingest.epoch_job import PollsTooSlow
-from penstock.streams.ingest.epoch_tasks import PollLimits
+from penstock.streams.ingest.jobs.epoch_job import PollsTooSlow
+from penstock.streams.ingest.jobs.epoch_tasks import PollLimits
+from penstock.streams.ingest.jobs.task_results import Polled
 from penstock.streams.ingest.journal_shuffle import NOTHING, ShuffleWork
 from penstock.streams.ingest.pacing import Allowance
 from penstock.streams.ingest.slow_polls import SlowPolls
-from penstock.streams.ingest.task_results import Polled
 from penstock.streams.ingest.worker import StreamWorker
 from penstock.streams.model import PartState, Standing
 from penstock.types.tables import Table

@@ -12,9 +12,10 @@ from penstock.sources.base import Part, PartName, StatefulSource
 from penstock.sources.state import State
 from penstock.storage import Storage
 from penstock.streams.api.stream import SourceSpec
-from penstock.streams.ingest.epoch_job import _by_waiting
-from penstock.streams.ingest.epoch_tasks import OpenParts, PollLimits, PollTask, Ticket
-from penstock.streams.ingest.intake import Intake
+from penstock.streams.ingest.jobs.epoch_job import _by_waiting
+from penstock.streams.ingest.jobs.epoch_tasks import PollLimits, PollTask
+from penstock.streams.ingest.jobs.intake import Intake
+from penstock.streams.ingest.jobs.open_parts import OpenParts, Ticket
 from penstock.types.tables import Table
 
 

@@ -24,8 +24,8 @@ from penstock.spark import session
 from penstock.spark.sharing import check_shared
 from penstock.store import Store
 from penstock.streams import registry
-from penstock.streams.ingest.epoch_job import Ingestion
-from penstock.streams.ingest.epoch_tasks import PollLimits
+from penstock.streams.ingest.jobs.epoch_job import Ingestion
+from penstock.streams.ingest.jobs.epoch_tasks import PollLimits
 from penstock.streams.ingest.pacing import Allowance, StreamRhythm
 from penstock.streams.ingest.slow_polls import SlowPolls
 from penstock.streams.ingest.worker import StreamWorker

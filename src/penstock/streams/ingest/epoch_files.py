@@ -13,7 +13,7 @@ from penstock.sources.base import PartName
 from penstock.storage import Storage
 from penstock.streams.ingest.absent_journals import Absent
 from penstock.streams.ingest.finished_parts import FinishedParts, states_body
-from penstock.streams.ingest.task_results import Polled
+from penstock.streams.ingest.jobs.task_results import Polled
 from penstock.streams.layout import Layout
 from penstock.streams.model import Brought, PartState, Pointer
 

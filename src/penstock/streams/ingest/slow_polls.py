@@ -22,11 +22,10 @@ from dataclasses import dataclass, replace
 
 from penstock.sources.base import PartName
 from penstock.storage import Storage
-from penstock.streams.ingest.epoch_job import Ingestion, PollsTooSlow
-from penstock.streams.ingest.epoch_tasks import PollLimits
-from penstock.streams.ingest.journal_shuffle import ShuffleWork
+from penstock.streams.ingest.jobs.epoch_job import Ingestion
+from penstock.streams.ingest.jobs.epoch_tasks import PollLimits
+from penstock.streams.ingest.jobs.task_results import Polled
 from penstock.streams.ingest.part_listing import Run
-from penstock.streams.ingest.task_results import Polled
 from penstock.streams.layout import Layout
 from penstock.streams.model import OPEN, PartState, RowFile
 from penstock.streams.outputs.task_threads import TaskThread
@@ -243,67 +242,3 @@ class SlowPolls:
         path = f"{self._layout.epoch_rows(epoch)}/{own}-beside-{number}.arrow"
         self._storage.copy(file.record.path, path)
         return replace(file, record=replace(file.record, path=path))
-
-
-class PollJobs:
-    """The jobs of an instance's epochs. Parts that take long hold up nothing, if there are ``slow`` polls."""
-
-    def __init__(self, ingestion: Ingestion, slow: SlowPolls | None) -> None:
-        self._ingestion = ingestion
-        self._slow = slow
-
-    def poll(
-        self,
-        prefix: str,
-        epoch: int,
-        member: str,
-        parts: Parts,
-        limits: PollLimits,
-        thresholds: Mapping[str, int],
-        asked: Mapping[PartName, int],
-        newest: Mapping[str, int],
-        work: ShuffleWork,
-    ) -> Polled:
-        """Poll parts, and do the work for journals.
-
-        Journals cannot be left out, since what becomes visible must do so in this epoch everywhere; so they
-        have a job of their own. ``newest`` is what sources had brought before.
-        """
-        slow = self._slow
-        if slow is None:
-            return self._ingestion.poll(prefix, parts, limits, thresholds, asked, work)
-        quick = {name: known for name, known in parts.items() if not slow.has(name)}
-        share = limits.share(2) if work and quick else limits
-        polled = Polled({})
-        if work:
-            polled = self._ingestion.poll(prefix, {}, share, thresholds, {}, work)
-        if quick:
-            try:
-                came = self._ingestion.poll(prefix, quick, share, thresholds, asked, within=slow.within)
-                slow.learn(came)
-                polled = polled.joined(came)
-            except PollsTooSlow:
-                slow.suspect(quick)
-        # One that has just brought something goes on from the state that this epoch commits.
-        left = {name: known for name, known in parts.items() if name not in polled.states}
-        slow.begin(epoch, member, left, limits, thresholds, asked, newest)
-        return polled
-
-    def collect(self, leaving: Parts) -> Polled:
-        """What parts say that leave; those that take too long leave with what is committed."""
-        slow = self._slow
-        if slow is not None:
-            slow.stop()
-        if not leaving or slow is None:
-            return self._ingestion.collect(leaving) if leaving else Polled({})
-        try:
-            return self._ingestion.collect(leaving, slow.within)
-        except PollsTooSlow:
-            slow.suspect(leaving)
-            return Polled({})
-
-    def cancel(self) -> None:
-        """End what runs. From any thread."""
-        self._ingestion.cancel()
-        if self._slow is not None:
-            self._slow.stop()

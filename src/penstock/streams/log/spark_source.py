@@ -326,7 +326,7 @@ def reading(place: Place, stream: Stream) -> Callable[[SparkSession, str, Path],
     The output's position is kept under its name, and the ranges of its batches are told in the folder. The
     session is the one whose settings the query takes with it.
     """
-    from penstock.streams.ingest.intake import queue_schema
+    from penstock.streams.ingest.jobs.intake import queue_schema
 
     def for_output(spark: SparkSession, output: str, folder: Path) -> ReadSource:
         def read(source: str, late: bool | None, counted: Sequence[str] | None = None) -> DataFrame:

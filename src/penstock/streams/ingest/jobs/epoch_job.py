@@ -17,10 +17,11 @@ from penstock.sources.base import PartName
 from penstock.spark.faults import decode as decode_fault
 from penstock.spark.session import cancel_tag, is_local, job_tag, parallelism
 from penstock.storage import Storage
-from penstock.streams.ingest.epoch_tasks import CollectTask, PollLimits, PollTask, Ticket
+from penstock.streams.ingest.jobs.epoch_tasks import CollectTask, PollLimits, PollTask
+from penstock.streams.ingest.jobs.journal_task import journal_tasks
+from penstock.streams.ingest.jobs.open_parts import Ticket
+from penstock.streams.ingest.jobs.task_results import SCHEMA, Polled, TaskResult, polled
 from penstock.streams.ingest.journal_shuffle import NOTHING, ShuffleWork
-from penstock.streams.ingest.journal_task import journal_tasks
-from penstock.streams.ingest.task_results import SCHEMA, Polled, TaskResult, polled
 from penstock.streams.model import PartState
 from penstock.types.tables import spark_schema
 
