@@ -86,6 +86,7 @@ PASSING = {
     "spark/faults.py",
     "spark/files.py",
     "spark/session.py",
+    "streams/ingest/jobs/poll_watch.py",
     "streams/ingest/jobs/task_results.py",
     "streams/log/spark_source.py",
     "sinks/conformance.py",

@@ -16,6 +16,7 @@ from penstock.streams.ingest.jobs.epoch_job import _by_waiting
 from penstock.streams.ingest.jobs.epoch_tasks import PollLimits, PollTask
 from penstock.streams.ingest.jobs.intake import Intake
 from penstock.streams.ingest.jobs.open_parts import OpenParts, Ticket
+from penstock.streams.ingest.jobs.poll_watch import PollWatch
 from penstock.types.tables import Table
 
 
@@ -58,7 +59,7 @@ def fill(root: Path, source: Wide, limits: PollLimits, parts: Sequence[str] = ("
     tickets = tuple(Ticket(PartName("s", part), None) for part in parts)
     task = PollTask("0001", sources, (tickets,), limits, {}, storage, "rows", None)
     with OpenParts("0001", sources) as open_parts, Intake(storage, "rows", None, {}) as intake:
-        task._fill(open_parts, intake, tickets)
+        task._fill(open_parts, intake, tickets, PollWatch())
     return intake
 
 

@@ -95,7 +95,7 @@ class EpochAnswers:
             absent=files.absent(epoch, standing.absent, before.absent, absent),
             floors=latest([standing.floors, floors]),
             looked=looks,
-            beside=None if self._slow is None or (job := self._slow.pending) is None else job.epoch,
+            beside=self._beside,
         )
         brought = files.portion(epoch, polled, standing.watermark, tell=self._tells(before))
         after = replace(
@@ -115,8 +115,14 @@ class EpochAnswers:
         standing, held, kept = before.standing, (before.parts, before.queues), (parts, before.queues)
         pointer = self._files.states(epoch, standing.states, held, kept)
         finished, finished_parts = self._finished(epoch, before, done)
-        standing = replace(standing, states=pointer, finished=finished, open=len(parts), beside=None)
+        standing = replace(standing, states=pointer, finished=finished, open=len(parts), beside=self._beside)
         return Answer(replace(before, parts=parts, standing=standing, finished_parts=finished_parts))
+
+    @property
+    def _beside(self) -> int | None:
+        """The epoch in which a job of slow polls was begun that is still under way."""
+        job = self._slow.pending if self._slow is not None else None
+        return None if job is None else job.epoch
 
     def discard(self, epoch: int, kept: Holding) -> None:
         """Delete what was written for an epoch that will not be."""

@@ -52,7 +52,6 @@ class EpochPolls:
         """Begin anew, with these parts."""
         self._asked = {name: epoch for name, epoch in self._asked.items() if name in names}
         if self._slow is not None:
-            self._slow.stop()
             self._slow.keep(names)
 
     def forget(self, names: Collection[PartName]) -> None:
@@ -85,7 +84,7 @@ class EpochPolls:
 
     def came(self, holding: Holding, epoch: int) -> tuple[Parts, Polled]:
         """What came of polls beside the epochs: the states of their parts, and the rest."""
-        found = self._slow.take(epoch, self._own, holding.parts) if self._slow is not None else None
+        found = self._slow.take(epoch, self._own, holding) if self._slow is not None else None
         if found is None:
             return {}, Polled({})
         job, polled = found
@@ -149,25 +148,27 @@ class EpochPolls:
     ) -> Polled:
         try:
             polled = self._ingestion.poll(prefix, parts, limits, late, self._asked, within=slow.within)
-            slow.learn(polled)
+            slow.in_time(polled)
             return polled
-        except PollsTooSlow:
-            slow.suspect(parts)
+        except PollsTooSlow as error:
+            slow.overrun(parts.keys(), error.slow)
             return Polled({})
 
     # a drain
 
     def collect(self, holding: Holding, barrier: Barrier) -> Parts:
         """The states of the parts that leave; those that take too long leave with what is committed."""
+        gone = [name for name in holding.parts if self._owners.leaves(name, barrier.target)]
         leaving = {
-            name: known
-            for name, known in holding.parts.items()
-            if self._owners.leaves(name, barrier.target)
+            name: holding.parts[name]
+            for name in gone
             # The state of a journal is all there is of it.
-            and not self._shuffle.is_journal(name)
+            if not self._shuffle.is_journal(name)
             # One that takes long moves with the state that is committed, as it would from a dead instance.
             and not (self._slow is not None and self._slow.has(name))
         }
+        if self._slow is not None:
+            self._slow.keep(holding.parts.keys() - set(gone))
         # Nobody has asked these for rows: what is known of their time stays.
         return {
             name: replace(state, newest=leaving[name].newest, idle=leaving[name].idle)
@@ -175,13 +176,9 @@ class EpochPolls:
         }
 
     def _collected(self, leaving: Parts) -> Polled:
-        slow = self._slow
-        if slow is not None:
-            slow.stop()
-        if not leaving or slow is None:
-            return self._ingestion.collect(leaving) if leaving else Polled({})
+        if not leaving:
+            return Polled({})
         try:
-            return self._ingestion.collect(leaving, slow.within)
+            return self._ingestion.collect(leaving, self._slow.within if self._slow is not None else None)
         except PollsTooSlow:
-            slow.suspect(leaving)
             return Polled({})

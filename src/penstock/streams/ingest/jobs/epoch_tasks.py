@@ -16,6 +16,7 @@ from penstock.storage import Storage
 from penstock.streams.ingest.jobs.intake import Intake
 from penstock.streams.ingest.jobs.journal_task import JournalTask, Sliced
 from penstock.streams.ingest.jobs.open_parts import HOST, OpenParts, Ticket
+from penstock.streams.ingest.jobs.poll_watch import PollWatch
 from penstock.streams.ingest.jobs.task_results import TaskResult
 from penstock.streams.model import PartState
 
@@ -57,6 +58,8 @@ class PollTask:
     prefix: str
     codec: str | None
     journals: tuple[JournalTask, ...] = ()
+    mark_after: float | None = None
+    """After how many seconds of a call its part is marked (see `jobs.poll_watch`)."""
 
     def __call__(self, seeds: Batches) -> Batches:
         with carried("ingestion"):
@@ -71,46 +74,63 @@ class PollTask:
         HOST.make_room(len(self.shares[number]))
         context = TaskContext.get()
         attempt = context.taskAttemptId() if context else 0
-        intake = Intake(self.storage, f"{self.prefix}-{number}-{attempt}", self.codec, self.thresholds)
+        prefix = f"{self.prefix}-{number}-{attempt}"
+        intake = Intake(self.storage, prefix, self.codec, self.thresholds)
         journals = self.journals[number] if number < len(self.journals) else None
-        with OpenParts(self.stream, self.sources) as open_parts:
+        with self._watch(prefix) as watch, OpenParts(self.stream, self.sources) as open_parts:
             with intake:
-                self._fill(open_parts, intake, self.shares[number])
-                states = open_parts.snapshots()
+                brought = self._fill(open_parts, intake, self.shares[number], watch)
+                states = open_parts.snapshots(watch)
                 if journals is not None:
                     journals.show(self.sources, self.storage, intake)
-            open_parts.suspend(states)
+                # They share the files: nobody can tell whose rows the storage takes long for.
+                with watch.call(*brought):
+                    intake.complete()
+            open_parts.suspend(states, watch)
         if journals is None:
-            return _result(states, intake, took=open_parts.took).batch()
+            return _result(states, intake, took=watch.took).batch()
         # Documents take their room twice: in runs, and in the queue before these are deleted.
         limits = SliceLimits(max(1, self.limits.bytes // 2), self.limits.rows, self.limits.seconds)
         sliced = journals.read(self.sources, self.storage, limits, f"{number}-{attempt}", self.codec)
-        return _result({**states, **sliced.states}, intake, sliced, open_parts.took).batch()
+        return _result({**states, **sliced.states}, intake, sliced, watch.took).batch()
 
-    def _fill(self, open_parts: OpenParts, intake: Intake, tickets: Sequence[Ticket]) -> None:
-        """Go round the parts until all have nothing more, or the limits are reached.
+    def _watch(self, prefix: str) -> PollWatch:
+        return PollWatch() if self.mark_after is None else PollWatch(self.storage, prefix, self.mark_after)
+
+    def _fill(
+        self, open_parts: OpenParts, intake: Intake, tickets: Sequence[Ticket], watch: PollWatch
+    ) -> set[PartName]:
+        """Go round the parts until all have nothing more, or the limits are reached; who brought rows.
 
         A part is opened when its turn comes, and those whose turn does not come stay as they are: thousands
         of them need not be open at once.
         """
         deadline = time.monotonic() + self.limits.seconds
         waiting, measure = deque(tickets), _Measure(self.limits)
+        brought: set[PartName] = set()
         while waiting and intake.rows < self.limits.rows and intake.bytes < self.limits.bytes:
             ticket = waiting.popleft()
-            name = ticket.name
-            began = time.monotonic()
-            open_parts.open(ticket)
-            brought = open_parts.poll(name, measure.rows(name.source, intake, len(waiting) + 1))
-            open_parts.note(name, time.monotonic() - began)
-            before = intake.bytes
-            came = intake.take(self.sources[name.source], name.part, brought)
+            name, before = ticket.name, intake.bytes
+            with watch.call(name):
+                limit = measure.rows(name.source, intake, len(waiting) + 1)
+                came = self._poll(open_parts, intake, ticket, limit)
             measure.learn(name.source, came, intake.bytes - before)
-            if open_parts.is_finished(name):
-                open_parts.finish(name)
-            elif came:
-                waiting.append(ticket)
+            if came:
+                brought.add(name)
+                if name in open_parts.parts:
+                    waiting.append(ticket)
             if time.monotonic() >= deadline:
-                return
+                break
+        return brought
+
+    def _poll(self, open_parts: OpenParts, intake: Intake, ticket: Ticket, limit: int) -> int:
+        """Take in what a poll brings, and how many rows that were; a part that has finished is closed."""
+        name = ticket.name
+        open_parts.open(ticket)
+        came = intake.take(self.sources[name.source], name.part, open_parts.poll(name, limit))
+        if open_parts.is_finished(name):
+            open_parts.finish(name)
+        return came
 
 
 class _Measure:

@@ -11,6 +11,7 @@ from penstock.errors import BadState, PenstockError, SourceFailed, TransientErro
 from penstock.sources.base import Part, PartName, StatefulSource
 from penstock.sources.hosting import Host, Key, close
 from penstock.sources.state import decode, encode
+from penstock.streams.ingest.jobs.poll_watch import PollWatch
 from penstock.streams.model import PartState
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 HOST: Host[Part] = Host()
 """The parts that are suspended in this process."""
-_LONG = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,6 @@ class OpenParts:
         self._sources = sources
         self.parts: dict[PartName, Part] = {}
         self._finished: dict[PartName, PartState] = {}
-        self.took: dict[PartName, float] = {}
-
-    def note(self, name: PartName, seconds: float) -> None:
-        """Take note of how long a part took, if that was long."""
-        if seconds >= _LONG:
-            self.took[name] = max(seconds, self.took.get(name, 0.0))
 
     def __enter__(self) -> OpenParts:
         return self
@@ -92,9 +86,12 @@ class OpenParts:
         self._finished[name] = self._state(name, "snapshot", part.snapshot)
         close(self.parts.pop(name), self._key(name))
 
-    def snapshots(self) -> dict[PartName, PartState]:
+    def snapshots(self, watch: PollWatch) -> dict[PartName, PartState]:
         """The states of all parts that were opened."""
-        states = {name: self._state(name, "snapshot", part.snapshot) for name, part in self.parts.items()}
+        states = {}
+        for name, part in self.parts.items():
+            with watch.call(name):
+                states[name] = self._state(name, "snapshot", part.snapshot)
         return states | self._finished
 
     def collected(self) -> dict[PartName, PartState]:
@@ -106,11 +103,11 @@ class OpenParts:
             value = ask()
         return PartState(encode(str(name), value), finished)
 
-    def suspend(self, states: Mapping[PartName, PartState]) -> None:
+    def suspend(self, states: Mapping[PartName, PartState], watch: PollWatch) -> None:
         """Set aside those that go on."""
         going_on = [name for name in self.parts if not states[name].finished]
         for name in going_on:
-            with _asking(name, "suspend"):
+            with watch.call(name), _asking(name, "suspend"):
                 self.parts[name].suspend()
         for name in going_on:
             if (state := states[name].state) is not None:
