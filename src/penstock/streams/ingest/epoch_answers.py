@@ -86,7 +86,7 @@ class EpochAnswers:
             listing=files.listing(epoch, found, forgotten),
             newest=latest([standing.newest, _newest_rows(polled)]),
             finished=finished,
-            report=self._report(polled, parts, epoch),
+            report=self._report(polled, parts, epoch, standing.floors),
             session=self._session(epoch),
             low=self._low(before, parts, queues),
             watermark=standing.watermark,
@@ -147,11 +147,11 @@ class EpochAnswers:
         frozen = self._slow.frozen(self._times.lateness) if self._slow is not None else {}
         return self._times.low(before, parts, queues, (unknown, frozen))
 
-    def _report(self, polled: Polled, parts: Parts, epoch: int) -> Pointer | None:
+    def _report(self, polled: Polled, parts: Parts, epoch: int, floors: Mapping[str, int]) -> Pointer | None:
         """What slices of this instance did."""
         if not self._shuffle:
             return None
-        report = self._shuffle.report(epoch, polled.progress, polled.runs, parts)
+        report = self._shuffle.report(epoch, polled.progress, polled.runs, parts, self._owners.owns, floors)
         pointer = self._files.report(epoch, report)
         if pointer is not None:
             self._shuffle.wrote(pointer, report)

@@ -239,15 +239,25 @@ class JournalShuffle:
         self._unfinished.heard(work.reads, unfinished)
 
     def report(
-        self, epoch: int, progress: Frontier, files: tuple[RunFile, ...], parts: Mapping[PartName, PartState]
+        self,
+        epoch: int,
+        progress: Frontier,
+        files: tuple[RunFile, ...],
+        parts: Mapping[PartName, PartState],
+        owns: Callable[[str, str], bool],
+        floors: Mapping[str, int],
     ) -> SliceReport:
-        """What this instance did in an epoch, after which ``parts`` are the states of its journals."""
+        """What this instance did in an epoch, after which ``parts`` are the states of its journals.
+
+        A journal that it ``owns`` and does not know may have been forgotten. If it comes, it begins with the
+        floor of its source: nothing up to there can be read of it, and nobody need wait for that.
+        """
 
         def commits(journal: str, producer: int) -> int:
             name = PartName.parse(journal)
             known = parts.get(name)
             if known is None:
-                return 0
+                known = self.begin_of(name, floors) if owns(name.source, name.part) else PartState()
             return position_of(str(name), known.state).sequence(producer).last_commit
 
         told = reduce(progress, coordinator.reached(self._awaited, commits, progress))

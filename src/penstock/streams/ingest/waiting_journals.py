@@ -24,20 +24,23 @@ def check_acks(sources: Mapping[str, JournalSource], stalled: Collection[Stalled
         for journal, producer, clock, _ in sorted(stalled)
     ]
     raise HintNotReached(
-        f"transactions wait for acks that were not read yet: {_some(named)}; if a writer is gone "
-        f"that should send one: {_command(sources, min(stalled))}",
+        f"transactions wait for acks that were not read yet: {_some(named)}; "
+        f"{_way_out(sources, min(stalled))}",
         left="their documents, and what was read after them, are kept and not visible yet",
         hint="look whether these journals are there, and whether their writers live; a source that "
         "reads them from their begin may also just be behind (`penstock journal frontier`)",
     )
 
 
-def _command(sources: Mapping[str, JournalSource], awaited: Stalled) -> str:
+def _way_out(sources: Mapping[str, JournalSource], awaited: Stalled) -> str:
     """What a person can type to write an ack that nobody else will."""
     journal, producer, clock, _ = awaited
     source, _, name = journal.partition("/")
-    root = sources[source].journals.root
-    return f"penstock journal ack {root} {name} --producer {producer:012x} --clock {clock}"
+    journals = sources[source].journals
+    command = f"penstock journal ack {journals.root} {name} --producer {producer:012x} --clock {clock}"
+    if journals.begin(name) is None:
+        return f"{name} is gone; if it does not come back, to go on without its documents: {command} --create"
+    return f"if a writer is gone that should send one: {command}"
 
 
 class UnfinishedLines:
