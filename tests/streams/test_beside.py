@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from penstock.config import ClusterConfig
-from penstock.control.cluster.rules.model import Barrier, BarrierKind, Decision, Outcome
+from penstock.control.cluster.rules.model import Barrier, BarrierKind, Decision, Outcome, Seat
 from penstock.errors import SourceFailed
 from penstock.sinks import ParquetSink
 from penstock.sources.base import Part, PartName, StatefulSource
@@ -339,6 +339,18 @@ def test_a_part_that_moves_while_it_is_polled_goes_on_from_what_is_committed() -
     crew.clock.now += 4 * TIMEOUT
     crew.epochs(4)
     assert sorted(crew.rows()) == all_of(slow=2)
+
+
+def test_a_part_that_was_to_move_and_stayed_is_still_known_to_take_long() -> None:
+    crew = SlowCrew("ann", s=Scripted(slow=[1, 2]))
+    crew.takes["slow"] = 3 * TIMEOUT
+    crew.epochs(4)
+    target = (Seat("bob", "later"),)
+    crew.end(crew.announce(BarrierKind.DRAIN, crew.snapshot.seats, target), Outcome.ABORT)
+    asked = len(crew.polled("ann"))
+    crew.epochs(2)
+    assert len(crew.polled("ann")) == asked
+    assert {name.part for name in crew.beside("ann")} == {"slow"}
 
 
 def test_a_part_that_cannot_be_collected_in_time_moves_all_the_same() -> None:

@@ -168,7 +168,7 @@ class EpochPolls:
             and not (self._slow is not None and self._slow.has(name))
         }
         if self._slow is not None:
-            self._slow.keep(holding.parts.keys() - set(gone))
+            self._slow.release(gone)
         # Nobody has asked these for rows: what is known of their time stays.
         return {
             name: replace(state, newest=leaving[name].newest, idle=leaving[name].idle)

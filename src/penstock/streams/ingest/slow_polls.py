@@ -141,10 +141,16 @@ class SlowPolls:
                 self._slow.add(name)
 
     def keep(self, names: Collection[PartName]) -> None:
-        """Forget other parts than these. A job goes on if none of its parts is among the others."""
+        """Forget other parts than these, and end a job that has one of the others."""
         self._slow &= set(names)
         job = self._job
-        if job is not None and not job.parts.keys() <= set(names):
+        if job is not None:
+            self.release(job.parts.keys() - set(names))
+
+    def release(self, names: Collection[PartName]) -> None:
+        """End a job that has one of these parts: they may move elsewhere."""
+        job = self._job
+        if job is not None and not job.parts.keys().isdisjoint(names):
             self.stop()
 
     # the job
