@@ -27,8 +27,8 @@ def log(folder: Path) -> Path:
 
 def main(folder: str, given: str) -> None:
     import penstock as ps
-    from penstock.streams.ingest.epoch_job import Ingestion
-    from penstock.streams.ingest.task_results import Polled
+    from penstock.streams.ingest.jobs.epoch_job import Ingestion
+    from penstock.streams.ingest.jobs.task_results import Polled
 
     found = json.loads(given)
     made = Made(Spec(**found["spec"]), Path(found["root"]), found["bytes"])

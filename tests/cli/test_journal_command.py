@@ -202,4 +202,7 @@ def test_an_ack_that_a_killed_producer_owes(cli: Cli) -> None:
     assert decode(last["_meta"]["uuid"]) == Stamp(0x01AABBCCDDEE, 77, Flag.ACK)
     wrong = cli("journal", "ack", "r", "nowhere", "--producer", "01aabbccddee", "--clock", "77")
     assert wrong.exit_code == exits.USAGE
+    gone = cli("journal", "ack", "r", "gone", "--producer", "01aabbccddee", "--clock", "77", "--create")
+    assert gone.exit_code == exits.COMPLETE, gone.output
+    assert len(documents(Journals(root), "gone")) == 1
     assert cli("journal", "ack", "r", "a", "--producer", "x", "--clock", "77").exit_code != exits.COMPLETE

@@ -43,7 +43,7 @@ from penstock.storage import FileRecord, Storage
 from penstock.store.memory import MemoryStore
 from penstock.streams import registry, supervisors
 from penstock.streams.api.stream import SourceSpec
-from penstock.streams.ingest import journal_shuffle
+from penstock.streams.ingest import shuffle_files
 from penstock.streams.ingest.absent_journals import read_absent
 from penstock.streams.ingest.epoch_files import EpochFiles
 from penstock.streams.ingest.finished_parts import (
@@ -55,10 +55,10 @@ from penstock.streams.ingest.finished_parts import (
     read_stated,
     read_states,
 )
-from penstock.streams.ingest.intake import Intake
-from penstock.streams.ingest.journal_shuffle import position_of, state_of
+from penstock.streams.ingest.jobs.intake import Intake
+from penstock.streams.ingest.jobs.task_results import Polled
+from penstock.streams.ingest.journal_states import position_of, state_of
 from penstock.streams.ingest.part_lists import announced
-from penstock.streams.ingest.task_results import Polled
 from penstock.streams.layout import Layout, document
 from penstock.streams.log import readers, schemas, segments
 from penstock.streams.log.epoch_log import EpochLog
@@ -519,7 +519,7 @@ GOLDEN = [
         REPORT,
         _pointed(
             lambda storage, pointer: SliceReport.from_json(
-                pointer.read(storage, journal_shuffle.REPORT).report
+                pointer.read(storage, shuffle_files.REPORT).report
             )
         ),
         _written(LAYOUT.report_file(EPOCH, MEMBER, LIFE), lambda files: files.report(EPOCH, REPORT)),
@@ -530,7 +530,7 @@ GOLDEN = [
         SESSION,
         _pointed(
             lambda storage, pointer: ShuffleState.from_json(
-                pointer.read(storage, journal_shuffle.SESSION).session
+                pointer.read(storage, shuffle_files.SESSION).session
             )
         ),
         _written(LAYOUT.session_file(EPOCH, MEMBER, LIFE), lambda files: files.session(EPOCH, SESSION)),

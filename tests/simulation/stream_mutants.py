@@ -19,19 +19,22 @@ from penstock.control.cluster.rules.model import Barrier, Decision, Snapshot
 from penstock.sources.base import PartName
 from penstock.storage import Storage
 from penstock.streams.api.stream import SourceSpec
-from penstock.streams.ingest import watermarks, worker
+from penstock.streams.ingest import takeover, watermarks
 from penstock.streams.ingest.epoch_files import EpochFiles, Stated
 from penstock.streams.ingest.finished_parts import FinishedParts
+from penstock.streams.ingest.holding import Holding, Parts
+from penstock.streams.ingest.part_listing import Listings
 from penstock.streams.ingest.part_lists import PartLists
-from penstock.streams.ingest.worker import Holding, StreamWorker
+from penstock.streams.ingest.part_owners import PartOwners
+from penstock.streams.ingest.takeover import Takeover
+from penstock.streams.ingest.worker import StreamWorker
 from penstock.streams.model import END, OPEN, Pointer, Standing
 
 Mutant = Callable[[], Iterator[None]]
 MUTANTS: dict[str, Callable[[], Any]] = {}
-_assigned, _begin = StreamWorker.assigned, StreamWorker._begin_listings
+_assigned, _committed, _drain = StreamWorker.assigned, StreamWorker.committed, StreamWorker._drain
 _listed_of, _read_lists, _lows_of = PartLists.listed, PartLists.read, watermarks.Lows.of
-_drain, _list, _poll = StreamWorker._drain, StreamWorker._list, StreamWorker._poll
-_is_mine, _committed = StreamWorker._is_mine, StreamWorker.committed
+_begin, _list, _is_mine = Listings.begin, Listings.found, PartOwners.is_mine
 _write_states, _write_finished = EpochFiles.states, EpochFiles.finished
 
 _AGO = -1
@@ -87,7 +90,7 @@ def files_are_deleted_although_they_are_needed() -> Iterator[None]:
 @_mutant
 def finished_parts_are_not_written_again() -> Iterator[None]:
     def write(
-        each: EpochFiles, epoch: int, known: Pointer | None, before: FinishedParts, parts: worker.Parts
+        each: EpochFiles, epoch: int, known: Pointer | None, before: FinishedParts, parts: Parts
     ) -> tuple[Pointer | None, FinishedParts]:
         return (known, before) if known else _write_finished(each, epoch, known, before, parts)
 
@@ -108,16 +111,15 @@ def states_are_not_written_again() -> Iterator[None]:
 
 @_mutant
 def end_with_a_listing_that_began_too_early() -> Iterator[None]:
-    def begin(each: StreamWorker, holding: Holding) -> None:
-        if holding.finished is None:
-            _begin(each, replace(holding, finished=_AGO))
+    def begin(each: Listings, version: int, newest: Mapping[str, int], finished: int | None) -> None:
+        if finished is None:
+            _begin(each, version, newest, _AGO)
 
-    def listed(each: StreamWorker, holding: Holding) -> Listed:
-        rests = holding.finished is not None
-        found, complete = _list(each, replace(holding, finished=_AGO))
-        return found, complete and rests
+    def listed(each: Listings, finished: int | None, *, settled: bool) -> Listed:
+        found, complete = _list(each, _AGO, settled=settled)
+        return found, complete and finished is not None
 
-    with patch.object(StreamWorker, "_begin_listings", begin), patch.object(StreamWorker, "_list", listed):
+    with patch.object(Listings, "begin", begin), patch.object(Listings, "found", listed):
         yield
 
 
@@ -132,29 +134,29 @@ def end_while_the_others_have_parts() -> Iterator[None]:
 
 @_mutant
 def growing_sources_end() -> Iterator[None]:
-    def listed(each: StreamWorker, holding: Holding) -> Listed:
+    def listed(each: Listings, finished: int | None, *, settled: bool) -> Listed:
         grows = {name: spec.source.grows for name, spec in each._sources.items()}
         for spec in each._sources.values():
             spec.source.grows = False
         try:
-            return _list(each, holding)
+            return _list(each, finished, settled=settled)
         finally:
             for name, spec in each._sources.items():
                 spec.source.grows = grows[name]
 
-    with patch.object(StreamWorker, "_list", listed):
+    with patch.object(Listings, "found", listed):
         yield
 
 
 @_mutant
 def new_parts_are_told_when_the_epoch_before_was_given_up() -> Iterator[None]:
-    def listed(each: StreamWorker, holding: Holding) -> Listed:
-        found, complete = _list(each, holding)
+    def listed(each: Listings, finished: int | None, *, settled: bool) -> Listed:
+        found, complete = _list(each, finished, settled=settled)
         for name, parts in found.items():
-            each._listings.known[name] |= parts
+            each.known[name] |= parts
         return found, complete
 
-    with patch.object(StreamWorker, "_list", listed):
+    with patch.object(Listings, "found", listed):
         yield
 
 
@@ -186,7 +188,7 @@ def late_behind_the_newest_row() -> Iterator[None]:
         newest = watermarks.latest(each.newest for each in standings)
         return {name: value - lateness[name] for name, value in newest.items() if name in lateness}
 
-    with patch.object(worker, "advanced", advanced):
+    with patch.object(takeover, "advanced", advanced):
         yield
 
 
@@ -202,7 +204,7 @@ def watermark_is_forgotten_on_a_move() -> Iterator[None]:
 
 @_mutant
 def parts_that_were_not_read_hold_nothing_back() -> Iterator[None]:
-    def of(each: watermarks.Lows, parts: worker.Parts, awaited: Collection[PartName] = ()) -> dict[str, int]:
+    def of(each: watermarks.Lows, parts: Parts, awaited: Collection[PartName] = ()) -> dict[str, int]:
         read = {name: known for name, known in parts.items() if known.newest is not None}
         return _lows_of(each, read, awaited)
 
@@ -223,10 +225,10 @@ def times_of_parts_are_forgotten_in_a_drain() -> Iterator[None]:
 
 @_mutant
 def whoever_lists_reads() -> Iterator[None]:
-    def is_mine(each: StreamWorker, name: PartName) -> bool:
-        return _is_mine(each, name) or each._is_lister(name.source)
+    def is_mine(each: PartOwners, name: PartName) -> bool:
+        return _is_mine(each, name) or each.is_lister(name.source)
 
-    with patch.object(StreamWorker, "_is_mine", is_mine):
+    with patch.object(PartOwners, "is_mine", is_mine):
         yield
 
 
@@ -243,5 +245,5 @@ def old_parts_are_kept() -> Iterator[None]:
 
 @_mutant
 def new_parts_are_not_picked_up() -> Iterator[None]:
-    with patch.object(StreamWorker, "_catch_up", lambda each: None):
+    with patch.object(Takeover, "caught_up", lambda each, holding: holding):
         yield

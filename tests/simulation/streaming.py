@@ -18,10 +18,10 @@ from penstock.errors import SessionLost, StoreUnavailable
 from penstock.sources.base import PartName
 from penstock.streams.api.stream import SourceSpec
 from penstock.streams.ingest import epoch_files
-from penstock.streams.ingest.epoch_tasks import PollLimits
+from penstock.streams.ingest.jobs.epoch_tasks import PollLimits
+from penstock.streams.ingest.jobs.task_results import Polled
 from penstock.streams.ingest.journal_shuffle import NOTHING, ShuffleWork
 from penstock.streams.ingest.pacing import Allowance, StreamRhythm
-from penstock.streams.ingest.task_results import Polled
 from penstock.streams.ingest.worker import StreamWorker
 from penstock.streams.model import END, SCOPE, PartState
 from tests.simulation.instances import CONFIG, Fleet, Instance

@@ -16,12 +16,12 @@ from penstock.sources import JournalSource
 from penstock.sources.base import PartName
 from penstock.storage import Storage
 from penstock.streams.api.stream import SourceSpec, Timestamps
-from penstock.streams.ingest.epoch_tasks import PollLimits
-from penstock.streams.ingest.intake import Intake
+from penstock.streams.ingest.jobs.epoch_tasks import PollLimits
+from penstock.streams.ingest.jobs.intake import Intake
+from penstock.streams.ingest.jobs.journal_task import journal_tasks
+from penstock.streams.ingest.jobs.task_results import Polled
 from penstock.streams.ingest.journal_shuffle import NOTHING, ShuffleWork
-from penstock.streams.ingest.journal_task import journal_tasks
 from penstock.streams.ingest.pacing import Allowance
-from penstock.streams.ingest.task_results import Polled
 from penstock.streams.ingest.worker import StreamWorker
 from penstock.streams.model import Brought, PartState, RowFile, Standing
 from tests.streams.support import LAYOUT, ROOMY, Clock, Crew, MemoryIngestion

@@ -26,12 +26,12 @@ from penstock.sources.base import Part, PartName, StatefulSource
 from penstock.sources.state import State, decode, encode
 from penstock.storage import FileRecord, Storage
 from penstock.streams.api.stream import SourceSpec, Timestamps
-from penstock.streams.ingest.epoch_job import Ingestion
-from penstock.streams.ingest.epoch_tasks import PollLimits
+from penstock.streams.ingest.jobs.epoch_job import Ingestion
+from penstock.streams.ingest.jobs.epoch_tasks import PollLimits
+from penstock.streams.ingest.jobs.task_results import Polled
 from penstock.streams.ingest.journal_shuffle import NOTHING, ShuffleWork
 from penstock.streams.ingest.pacing import Allowance
 from penstock.streams.ingest.part_listing import Run
-from penstock.streams.ingest.task_results import Polled
 from penstock.streams.ingest.worker import StreamWorker
 from penstock.streams.layout import Layout
 from penstock.streams.model import Brought, PartState, RowFile

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from penstock.control.cluster.rules.model import Outcome
-from penstock.errors import DefinitionError
+from penstock.errors import DefinitionError, HintNotReached
 from penstock.journals import Flag, JournalWriter
 from penstock.sources import JournalSource
 from penstock.sources.base import PartName
 from penstock.streams.api.stream import SourceSpec
 from penstock.streams.ingest.absent_journals import Absences
 from penstock.streams.ingest.finished_parts import read_states
-from penstock.streams.ingest.journal_shuffle import position_of
+from penstock.streams.ingest.journal_states import position_of
 from penstock.streams.ingest.part_listing import Begun, Listing
 from penstock.streams.model import Standing
 from penstock.types.tables import Table
@@ -257,22 +257,38 @@ def test_one_with_an_open_transaction_that_nobody_waits_for_is_forgotten(tmp_pat
     assert (known(crew), floor(crew)) == ({C}, clock)
 
 
-def test_a_hint_at_a_journal_that_was_forgotten_is_reached_by_its_ack_written_again(tmp_path: Path) -> None:
-    """That is what a person is told to do about hints that nobody reaches."""
+def forgotten(tmp_path: Path) -> tuple[Desk, JournalCrew]:
+    """Journals of which one was deleted and forgotten, after its document with clock 11 and its ack."""
     desk = Desk(tmp_path)
     desk.write(B, line(101, 11, Flag.CONTINUE), ack(21))
     desk.write(C, line(102, 5))
-    crew = JournalCrew(tmp_path / "work", "ann", all=over(desk.log.root))
+    crew = JournalCrew(tmp_path / "work", "ann", "bob", all=over(desk.log.root))
     crew.epochs(4)
     remove(desk.log.root, B)
     live(crew, 1.1 * DAY)
     assert known(crew) == {C}
+    return desk, crew
+
+
+def test_nobody_waits_for_what_can_never_be_read_of_a_journal_that_was_forgotten(tmp_path: Path) -> None:
+    """Its documents up to that clock were read before, or would be refused."""
+    desk, crew = forgotten(tmp_path)
     # Its clocks are later, as are those of all that is written after a day.
     desk.write(A, line(100, 30, Flag.CONTINUE), ack(32, hints={B: 21}))
-    crew.epochs(5)
+    crew.epochs(6)
+    assert crew.ids() == [100, 101, 102]
+
+
+def test_a_later_hint_at_a_journal_that_was_forgotten_is_reached_by_its_ack(tmp_path: Path) -> None:
+    """That is what a person is told to do about hints that nobody reaches."""
+    desk, crew = forgotten(tmp_path)
+    desk.write(A, line(100, 30, Flag.CONTINUE), ack(32, hints={B: 33}))
+    crew.epochs(6)
     assert crew.ids() == [101, 102]
+    with pytest.raises(HintNotReached, match=r"is gone; .* penstock journal ack .* --clock \d+ --create"):
+        crew.workers["ann"].shuffle.check_hints(0)
     again = Desk(tmp_path / "again")
-    again.write(B, ack(21))
+    again.write(B, ack(33))
     shutil.copytree(again.log.root / B, desk.log.root / B)
     crew.epochs(5)
     assert crew.ids() == [100, 101, 102]

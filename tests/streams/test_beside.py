@@ -6,34 +6,39 @@ Time is compressed: polls say how long they take, and no epoch may take longer t
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from penstock.config import ClusterConfig
-from penstock.control.cluster.rules.model import Barrier, BarrierKind, Decision, Outcome
+from penstock.control.cluster.rules.model import Barrier, BarrierKind, Decision, Outcome, Seat
 from penstock.errors import SourceFailed
 from penstock.sinks import ParquetSink
 from penstock.sources.base import Part, PartName, StatefulSource
 from penstock.sources.state import State
+from penstock.storage import Storage
+from penstock.streams import instance
 from penstock.streams.api.stream import Stream, Timestamps
-from penstock.streams.ingest.epoch_job import PollsTooSlow
-from penstock.streams.ingest.epoch_tasks import PollLimits
+from penstock.streams.ingest.holding import Holding
+from penstock.streams.ingest.jobs import epoch_job
+from penstock.streams.ingest.jobs.epoch_job import Ingestion, PollsTooSlow
+from penstock.streams.ingest.jobs.epoch_tasks import PollLimits
+from penstock.streams.ingest.jobs.task_results import Polled
 from penstock.streams.ingest.journal_shuffle import NOTHING, ShuffleWork
 from penstock.streams.ingest.pacing import Allowance
-from penstock.streams.ingest.slow_polls import SlowPolls
-from penstock.streams.ingest.task_results import Polled
+from penstock.streams.ingest.slow_polls import SlowJob, SlowPolls
 from penstock.streams.ingest.worker import StreamWorker
 from penstock.streams.model import PartState, Standing
 from penstock.types.tables import Table
 from tests.streams.fleet import STREAM
 from tests.streams.owners import parts_of
 from tests.streams.station import Station
-from tests.streams.support import LAYOUT, LIMITS, Crew, MemoryIngestion, Scripted, all_of
+from tests.streams.support import LAYOUT, LIMITS, Crew, MemoryIngestion, MemoryStorage, Scripted, all_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +66,8 @@ class Paced(MemoryIngestion):
     ) -> Polled:
         took = {name: self.crew.takes[name.part] for name in parts if name.part in self.crew.takes}
         if within is not None:
-            self._pass(max(took.values(), default=0.0), within)
+            marked = frozenset(name for name, seconds in took.items() if seconds >= within / 4)
+            self._pass(max(took.values(), default=0.0), within, marked if self.crew.marks else frozenset())
         if self.error is not None:
             error, self.error = self.error, None
             raise error
@@ -72,17 +78,23 @@ class Paced(MemoryIngestion):
             self._pass(max((self.crew.takes.get(name.part, 0.0) for name in parts), default=0.0), within)
         return super().collect(parts)
 
-    def _pass(self, seconds: float, within: float) -> None:
+    def _pass(self, seconds: float, within: float, marked: frozenset[PartName] = frozenset()) -> None:
         self.crew.clock.now += min(seconds, within)
         if seconds > within:
-            raise PollsTooSlow("polls took too long")
+            error = PollsTooSlow("polls took too long")
+            error.slow = marked
+            raise error
 
 
 class SlowCrew(Crew):
     """Members of whose parts some take long. No epoch may take longer than the time-out."""
 
+    workers: dict[str, StreamWorker]
+
     def __init__(self, *members: str, timestamps: Timestamps | None = None, **sources: Scripted) -> None:
         self.takes: dict[str, float] = {}
+        self.marks = True
+        """Whether tasks leave marks of the parts that take long."""
         self.errands: dict[str, tuple[float, Callable[[], object]]] = {}
         """By member, when a job beside the epochs is done, and what it does then."""
         self.besides: dict[str, Paced] = {}
@@ -93,9 +105,12 @@ class SlowCrew(Crew):
         ingestion.crew = slow.crew = self
 
         def run(work: Callable[[], object]) -> None:
-            self.errands[member] = self.clock.now + max(self.takes.values(), default=0.0), work
+            job = slow_polls.pending
+            assert job is not None
+            longest = max((self.takes.get(name.part, 0.0) for name in job.parts), default=0.0)
+            self.errands[member] = self.clock.now + longest, work
 
-        beside = SlowPolls(slow, self.storage, LAYOUT, WITHIN, self.clock, run)
+        slow_polls = SlowPolls(slow, self.storage, LAYOUT, WITHIN, self.clock, run)
         worker = StreamWorker(
             member,
             self.sources,
@@ -108,7 +123,7 @@ class SlowCrew(Crew):
             self.clock,
             self.told.append,
             self.run,
-            beside,
+            slow_polls,
         )
         self.workers[member], self.ingestions[member], self.besides[member] = worker, ingestion, slow
         self._versions[member] = 0
@@ -143,6 +158,11 @@ class SlowCrew(Crew):
         super().die(member)
         self.errands.pop(member, None)
 
+    def beside(self, member: str) -> set[PartName]:
+        """The parts of the job beside the epochs that is under way."""
+        slow = self.workers[member]._slow
+        return set(slow.pending.parts) if slow is not None and slow.pending is not None else set()
+
 
 def test_a_poll_of_three_time_outs_is_committed_and_neighbours_go_on_meanwhile() -> None:
     source = Scripted(slow=[1, 2, 3], quick=[])
@@ -164,12 +184,53 @@ def test_a_poll_of_three_time_outs_is_committed_and_neighbours_go_on_meanwhile()
     assert crew.polled("ann")[-1] == {"s/quick"}
 
 
+def test_only_the_part_that_takes_long_waits_though_it_never_returns() -> None:
+    source = Scripted(slow=[1], a=[1], b=[])
+    source.endless = {"slow", "a", "b"}
+    crew = SlowCrew("ann", s=source)
+    crew.takes["slow"] = 1e9
+    crew.epochs(3)
+    source.rows["b"] += [1, 2]
+    crew.epochs(3)
+    assert sorted(crew.rows()) == all_of(a=1, b=2)
+    assert crew.polled("ann")[-1] == {"s/a", "s/b"}
+    assert {name.part for name in crew.beside("ann")} == {"slow"}
+
+
+def test_where_each_part_of_a_source_takes_long_all_go_after_some_epochs() -> None:
+    a, b, c, other = (PartName(*name) for name in (("s", "a"), ("s", "b"), ("s", "c"), ("t", "a")))
+    slow = SlowPolls(MemoryIngestion({}, MemoryStorage()), MemoryStorage(), LAYOUT, WITHIN)
+    everything = [a, b, c, other]
+    slow.overrun(everything, {a})
+    slow.overrun([b, c, other], {b})
+    assert [slow.has(name) for name in everything] == [True, True, False, False]
+    slow.in_time(Polled({}))
+    slow.overrun([c, other], {other})
+    assert not slow.has(c)
+    slow.keep([])
+    for _ in range(2):
+        slow.overrun(everything, {a})
+    assert [slow.has(name) for name in everything] == [True, True, True, False]
+
+
+def test_parts_of_a_job_that_was_held_up_by_others_are_tried_again_first() -> None:
+    source = Scripted(a=[1], b=[1])
+    crew = SlowCrew("ann", s=source)
+    crew.marks = False
+    crew.takes["a"] = 20.0
+    crew.epochs(3)
+    crew.takes.clear()
+    crew.epochs(2)
+    assert (sorted(crew.rows()), crew.besides["ann"].polls) == (all_of(a=1, b=1), [])
+
+
 def test_neighbours_that_were_suspected_are_polled_in_epochs_again() -> None:
     source = Scripted(slow=[1], a=[1, 2], b=[1, 2])
     source.endless = {"slow", "a", "b"}
     crew = SlowCrew("ann", s=source)
+    crew.marks = False
     crew.takes["slow"] = 20.0
-    crew.epochs(3)
+    crew.epochs(12)
     assert crew.rows() == []
     crew.epochs(50)
     assert sorted(crew.rows()) == all_of(slow=1, a=2, b=2)
@@ -243,9 +304,11 @@ def test_one_that_is_slow_and_in_time_goes_on_from_what_it_brought() -> None:
 def test_rows_come_once_whatever_happens(seed: int) -> None:
     dice = Random(seed)
     names = [f"p{n}" for n in range(4)]
-    source = Scripted(**{name: list(range(6)) for name in names})
-    crew = SlowCrew("ann", "bob", s=source)
+    source = Scripted(**{name: [n * SECOND for n in range(6)] for name in names})
+    timestamps = Timestamps("at", 10.0, "keep", idle_after=20.0) if seed % 2 else None
+    crew = SlowCrew("ann", "bob", s=source, timestamps=timestamps)
     for _ in range(120):
+        crew.marks = dice.random() < 0.8
         if dice.random() < 0.2:
             crew.takes[dice.choice(names)] = dice.choice([0.0, 6.0, 12.0, 100.0])
         act = dice.random()
@@ -278,6 +341,18 @@ def test_a_part_that_moves_while_it_is_polled_goes_on_from_what_is_committed() -
     assert sorted(crew.rows()) == all_of(slow=2)
 
 
+def test_a_part_that_was_to_move_and_stayed_is_still_known_to_take_long() -> None:
+    crew = SlowCrew("ann", s=Scripted(slow=[1, 2]))
+    crew.takes["slow"] = 3 * TIMEOUT
+    crew.epochs(4)
+    target = (Seat("bob", "later"),)
+    crew.end(crew.announce(BarrierKind.DRAIN, crew.snapshot.seats, target), Outcome.ABORT)
+    asked = len(crew.polled("ann"))
+    crew.epochs(2)
+    assert len(crew.polled("ann")) == asked
+    assert {name.part for name in crew.beside("ann")} == {"slow"}
+
+
 def test_a_part_that_cannot_be_collected_in_time_moves_all_the_same() -> None:
     source = Scripted(slow=[1])
     source.endless.add("slow")
@@ -290,6 +365,68 @@ def test_a_part_that_cannot_be_collected_in_time_moves_all_the_same() -> None:
     crew.clock.now += 4 * TIMEOUT
     crew.epochs(3)
     assert sorted(crew.rows()) == all_of(slow=2)
+
+
+def test_a_part_that_stays_is_not_polled_again_for_a_rescale() -> None:
+    mine, other = next(parts_of("ann", "ann", "bob")), next(parts_of("bob", "ann", "bob"))
+    source = Scripted(**{mine: [1], other: [1]})
+    source.endless = {mine, other}
+    crew = SlowCrew("ann", s=source)
+    crew.takes[mine] = 3 * TIMEOUT
+    crew.epochs(4)
+    begun = Standing.decode(crew.chain[-1].frontiers["ann"]).beside
+    crew.move("ann", "bob")
+    # Its files are not swept meanwhile.
+    assert Standing.decode(crew.chain[-1].frontiers["ann"]).beside == begun
+    crew.epochs(2)
+    crew.clock.now += 4 * TIMEOUT
+    crew.epochs(2)
+    assert sorted(crew.rows()) == all_of(**{mine: 1, other: 1})
+    assert (crew.besides["ann"].cancelled, len(crew.besides["ann"].polls)) == (0, 1)
+
+
+def test_rows_that_were_judged_by_another_watermark_are_read_again() -> None:
+    name = PartName("s", "a")
+    job = SlowJob(1, {name: PartState("1")}, LIMITS, {"s": 5}, {}, {}, "", 0.0)
+    assert job.fits(Holding({name: PartState("1")}, Standing(watermark={"s": 5, "t": 9})))
+    assert not job.fits(Holding({name: PartState("1")}, Standing(watermark={"s": 6})))
+    assert not job.fits(Holding({name: PartState("2")}, Standing(watermark={"s": 5})))
+
+
+def test_a_job_that_was_about_to_begin_is_stopped() -> None:
+    at_the_door, opened, ended = threading.Event(), threading.Event(), threading.Event()
+
+    class Beginning(MemoryIngestion):
+        runs = False
+
+        def poll(self, *_: object, **__: object) -> Polled:
+            at_the_door.set()
+            opened.wait(10.0)
+            self.runs = True
+            ended.wait(10.0)
+            raise SourceFailed("ended")
+
+        def cancel(self) -> None:
+            opened.set()
+            if self.runs:
+                ended.set()
+
+    slow = SlowPolls(Beginning({}, MemoryStorage()), MemoryStorage(), LAYOUT, WITHIN)
+    name = PartName("s", "a")
+    slow.overrun([name], [name])
+    slow.begin(1, "ann", {name: PartState()}, LIMITS, {}, {}, {})
+    assert at_the_door.wait(10.0)
+    slow.stop()
+    assert ended.is_set()
+
+
+def test_jobs_beside_leave_most_cores_to_the_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(epoch_job, "parallelism", lambda spark: 16)
+    parts = {PartName("s", f"p{n}"): PartState() for n in range(40)}
+    storage = Storage("s3://bucket")
+    beside = Ingestion(cast("SparkSession", None), "0001", {}, storage, "beside", instance._BESIDE)
+    assert len(beside._shares(parts)) == 4
+    assert len(Ingestion(cast("SparkSession", None), "0001", {}, storage)._shares(parts)) == 16
 
 
 def test_an_error_of_a_part_that_takes_long_fails_an_epoch_and_is_tried_again() -> None:
@@ -393,6 +530,10 @@ def test_a_drain_of_a_member_that_polls_beside_is_answered() -> None:
 
 # with Spark
 
+# Spark frees the core of a task that was ended after two seconds, and then starts a process for the next one:
+# polls must have more time than that.
+SHORT = ClusterConfig(lease_ttl=2.0, renew_every=0.5, member_ttl=3.0, barrier_timeout=12.0)
+
 
 class Numbers(Table):
     part: str
@@ -429,12 +570,11 @@ class _Dawdling(Part):
         return self.done
 
 
-def test_a_real_poll_that_takes_three_time_outs(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_real_poll_that_takes_longer_than_a_time_out(spark: SparkSession, tmp_path: Path) -> None:
     stream = Stream("dawdling")
-    stream.output("all", stream.source("numbers", Dawdling(13.0)), ParquetSink())
+    stream.output("all", stream.source("numbers", Dawdling(18.0)), ParquetSink())
     station = Station(spark, stream, tmp_path, replace(STREAM, max_seconds=0.3))
-    cluster = ClusterConfig(lease_ttl=2.0, renew_every=0.5, member_ttl=3.0, barrier_timeout=4.0)
-    station.config = replace(station.config, cluster=cluster)
+    station.config = replace(station.config, cluster=SHORT)
 
     def numbers(part: str) -> list[int]:
         rows = station.queue().to_pylist()
@@ -442,11 +582,33 @@ def test_a_real_poll_that_takes_three_time_outs(spark: SparkSession, tmp_path: P
 
     try:
         station.start()
-        station.until(lambda: len(numbers("slow")) >= 2, "rows of the slow part", 120)
-        quick = numbers("quick")
-        assert numbers("slow") == list(range(1, len(numbers("slow")) + 1))
-        assert quick == list(range(1, len(quick) + 1))
-        # It did not wait for its neighbour: it was polled more often, however busy the machine is.
-        assert len(quick) > len(numbers("slow"))
+        # It does not wait for its neighbour: it is polled more often.
+        station.until(lambda: len(numbers("quick")) > len(numbers("slow")) >= 2, "rows of both parts", 180)
+        for rows in numbers("slow"), numbers("quick"):
+            assert rows == list(range(1, len(rows) + 1))
+    finally:
+        station.close()
+
+
+class Stuck(Dawdling):
+    """A source of which one part never answers."""
+
+    def list_parts(self) -> list[str]:
+        return ["slow", *(f"quick{n}" for n in range(5))]
+
+
+def test_a_real_poll_that_never_returns_holds_up_no_neighbour(spark: SparkSession, tmp_path: Path) -> None:
+    stream = Stream("stuck")
+    stream.output("all", stream.source("numbers", Stuck(3600.0)), ParquetSink())
+    station = Station(spark, stream, tmp_path, replace(STREAM, max_seconds=0.3))
+    station.config = replace(station.config, cluster=SHORT)
+
+    def parts() -> set[str]:
+        return {row["part"] for row in station.queue().to_pylist()}
+
+    try:
+        station.start()
+        station.until(lambda: len(parts()) == 5, "rows of all neighbours", 120)
+        assert "slow" not in parts()
     finally:
         station.close()

@@ -16,8 +16,8 @@ from penstock.errors import NullInField, PenstockError, SourceFailed, TypeMismat
 from penstock.sources.base import PartName
 from penstock.storage import Storage
 from penstock.streams.api.stream import SourceSpec, Timestamps
-from penstock.streams.ingest import intake as module
-from penstock.streams.ingest.intake import Intake, event_times, queue_schema
+from penstock.streams.ingest.jobs import intake as module
+from penstock.streams.ingest.jobs.intake import Intake, event_times, queue_schema
 from penstock.streams.model import RowFile
 from penstock.types.tables import Table, derived
 from tests.streams.support import MemorySource
@@ -370,7 +370,7 @@ def test_files_are_gone_when_they_cannot_be_completed(
     def full(file: object) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr("penstock.streams.ingest.intake._QueueFile.end", full)
+    monkeypatch.setattr("penstock.streams.ingest.jobs.intake._QueueFile.end", full)
     with pytest.raises(OSError, match="no space"), Intake(storage, "rows/7/ann", None, {}) as intake:
         intake.take(CLICKS, "a", [click()])
     assert storage.list() == []

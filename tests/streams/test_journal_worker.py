@@ -15,7 +15,8 @@ from penstock.sources import JournalSource
 from penstock.storage import Storage
 from penstock.streams.api.stream import SourceSpec
 from penstock.streams.ingest import journal_shuffle
-from penstock.streams.ingest.journal_shuffle import position_of, read_session, waiting_runs
+from penstock.streams.ingest.journal_states import position_of
+from penstock.streams.ingest.shuffle_files import read_session, waiting_runs
 from penstock.types.tables import Table
 from tests.journals.shuffle.desk import Desk, ack, line
 from tests.streams.journal_crew import JournalCrew

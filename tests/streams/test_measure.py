@@ -12,9 +12,11 @@ from penstock.sources.base import Part, PartName, StatefulSource
 from penstock.sources.state import State
 from penstock.storage import Storage
 from penstock.streams.api.stream import SourceSpec
-from penstock.streams.ingest.epoch_job import _by_waiting
-from penstock.streams.ingest.epoch_tasks import OpenParts, PollLimits, PollTask, Ticket
-from penstock.streams.ingest.intake import Intake
+from penstock.streams.ingest.jobs.epoch_job import _by_waiting
+from penstock.streams.ingest.jobs.epoch_tasks import PollLimits, PollTask
+from penstock.streams.ingest.jobs.intake import Intake
+from penstock.streams.ingest.jobs.open_parts import OpenParts, Ticket
+from penstock.streams.ingest.jobs.poll_watch import PollWatch
 from penstock.types.tables import Table
 
 
@@ -57,7 +59,7 @@ def fill(root: Path, source: Wide, limits: PollLimits, parts: Sequence[str] = ("
     tickets = tuple(Ticket(PartName("s", part), None) for part in parts)
     task = PollTask("0001", sources, (tickets,), limits, {}, storage, "rows", None)
     with OpenParts("0001", sources) as open_parts, Intake(storage, "rows", None, {}) as intake:
-        task._fill(open_parts, intake, tickets)
+        task._fill(open_parts, intake, tickets, PollWatch())
     return intake
 
 

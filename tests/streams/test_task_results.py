@@ -12,8 +12,9 @@ from penstock.sources import RateSource
 from penstock.sources.base import PartName
 from penstock.storage import FileRecord, Storage
 from penstock.streams.api.stream import SourceSpec
-from penstock.streams.ingest.epoch_tasks import CollectTask, PollLimits, PollTask, Ticket
-from penstock.streams.ingest.task_results import SCHEMA, Polled, TaskResult, polled
+from penstock.streams.ingest.jobs.epoch_tasks import CollectTask, PollLimits, PollTask
+from penstock.streams.ingest.jobs.open_parts import Ticket
+from penstock.streams.ingest.jobs.task_results import SCHEMA, Polled, TaskResult, polled
 from penstock.streams.model import PartState, RowFile
 
 RECORD = FileRecord("a/b", 3, 100, "00" * 32)

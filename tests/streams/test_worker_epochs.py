@@ -6,10 +6,10 @@ import pytest
 
 from penstock.control.cluster.rules.model import Decision
 from penstock.errors import CorruptFile
-from penstock.streams.ingest.epoch_tasks import PollLimits
 from penstock.streams.ingest.finished_parts import FINISHED, STATES
+from penstock.streams.ingest.jobs.epoch_tasks import PollLimits
+from penstock.streams.ingest.jobs.task_results import Polled
 from penstock.streams.ingest.pacing import Allowance
-from penstock.streams.ingest.task_results import Polled
 from penstock.streams.model import OPEN, Pointer, Standing
 from tests.streams.owners import owner
 from tests.streams.support import LAYOUT, LIMITS, ROOMY, Crew, Scripted, all_of
@@ -189,7 +189,7 @@ def test_files_of_the_others_stay_when_the_own_job_fails() -> None:
     rows = LAYOUT.epoch_rows(barrier.epoch)
     crew.storage.files = {**crew.storage.files, f"{rows}/anna-1.json": b"", f"{rows}/.ann-1.tmp": b""}
     before = dict(crew.storage.files)
-    own = f"{rows}/.{crew.workers['ann']._files.own}-0-1.arrow.tmp"
+    own = f"{rows}/.{crew.workers['ann']._polls._own}-0-1.arrow.tmp"
     crew.storage.files[own] = b"half"
     crew.ingestions["ann"].during = lambda: 1 / 0
     work = crew.ask("ann", barrier)

@@ -24,8 +24,8 @@ from penstock.spark import session
 from penstock.spark.sharing import check_shared
 from penstock.store import Store
 from penstock.streams import registry
-from penstock.streams.ingest.epoch_job import Ingestion
-from penstock.streams.ingest.epoch_tasks import PollLimits
+from penstock.streams.ingest.jobs.epoch_job import Ingestion
+from penstock.streams.ingest.jobs.epoch_tasks import PollLimits
 from penstock.streams.ingest.pacing import Allowance, StreamRhythm
 from penstock.streams.ingest.slow_polls import SlowPolls
 from penstock.streams.ingest.worker import StreamWorker
@@ -51,6 +51,8 @@ _STEP = 0.2
 _KEEP_EVERY = 2.0
 _LOOK_EVERY = 0.5
 _PATIENCE = 20.0
+_BESIDE = 1 / 4
+"""The share of the cores that slow polls may hold, so that epochs find enough of them free."""
 _POLLS = 1 / 3
 """What an epoch's polls may take of the time between ``stream.max_seconds`` and the barrier's time-out."""
 
@@ -99,7 +101,7 @@ class StreamInstance:
             log = EpochLog(store, storage, layout)
             reserve(log, self._stream)
             ingestion = Ingestion(spark, layout.id, self._stream.sources, storage)
-            slow = Ingestion(spark, layout.id, self._stream.sources, storage, "beside", spare=1)
+            slow = Ingestion(spark, layout.id, self._stream.sources, storage, "beside", _BESIDE)
             outputs = RunningOutputs(
                 spark,
                 store,

@@ -274,8 +274,9 @@ def append(
 @click.argument("journal")
 @click.option("--producer", metavar="HEX", required=True, help="12 hexadecimal digits.")
 @click.option("--clock", type=click.IntRange(min=1), required=True, help="That of the acknowledgement.")
+@click.option("--create", is_flag=True, help="Also if the journal is gone, with what was in it.")
 @with_context
-def ack(context: CommandContext, root: str, journal: str, producer: str, clock: int) -> None:
+def ack(context: CommandContext, root: str, journal: str, producer: str, clock: int, create: bool) -> None:
     """Write the acknowledgement that a producer owes to a journal, since it was killed before it could.
 
     It commits what the producer has left open there up to this clock. Streams name producer and clock when a
@@ -287,7 +288,7 @@ def ack(context: CommandContext, root: str, journal: str, producer: str, clock: 
 
     number = parse_producer(producer)
     document = encode_ack(Stamp(number, clock, Flag.ACK)).decode().rstrip("\n")
-    find(root, journal)
+    find(root, *(() if create else (journal,)))
     with JournalWriter(root) as writer:
         writer.recover([Ack(journal, document)])
     context.output.say(f"producer {producer} is acknowledged in {journal} up to clock {clock}")

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING
 from penstock.core.codec import DocumentFormat
 from penstock.sources.base import PartName
 from penstock.storage import Storage
-from penstock.streams.ingest.journal_shuffle import JournalShuffle, position_of
+from penstock.streams.ingest.journal_shuffle import JournalShuffle
+from penstock.streams.ingest.journal_states import position_of
 from penstock.streams.ingest.part_listing import Listing
 from penstock.streams.model import PartState, Pointer, Standing
 

@@ -12,9 +12,9 @@ from penstock.sources.base import PartName
 from penstock.storage import Storage
 from penstock.streams.ingest.absent_journals import ABSENT, Absent, AbsentFile
 from penstock.streams.ingest.finished_parts import FINISHED, STATES, FinishedParts, StatesFile
-from penstock.streams.ingest.journal_shuffle import REPORT, SESSION, ReportFile, SessionFile
+from penstock.streams.ingest.jobs.task_results import Polled
 from penstock.streams.ingest.part_lists import ANNOUNCED, Announced
-from penstock.streams.ingest.task_results import Polled
+from penstock.streams.ingest.shuffle_files import REPORT, SESSION, ReportFile, SessionFile
 from penstock.streams.layout import Layout
 from penstock.streams.model import PORTION, Brought, PartState, Pointer, Portion
 

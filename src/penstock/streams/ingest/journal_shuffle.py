@@ -6,16 +6,13 @@ is follows from the last committed epoch alone, so that all instances agree on i
 
 from __future__ import annotations
 
-import json
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
-from penstock.core.codec import DocumentFormat
-from penstock.errors import BadState, HintNotReached, LineUnfinished, StreamError
+from penstock.errors import StreamError
 from penstock.journals.format.uuids import Ticker
 from penstock.journals.shuffle.queues.queues import Show
 from penstock.journals.shuffle.queues.run_files import RunFile
@@ -25,17 +22,17 @@ from penstock.journals.shuffle.visibility.coordinator import Promotion, ShuffleS
 from penstock.journals.shuffle.visibility.frontier import Frontier, reduce
 from penstock.sources.base import PartName
 from penstock.sources.journals import JournalSource
-from penstock.sources.state import decode, encode
 from penstock.storage import Storage
 from penstock.streams.api.sources import SourceSpec
+from penstock.streams.ingest.journal_states import held, position_of, queue_name, state_of
 from penstock.streams.ingest.pacing import Resting
+from penstock.streams.ingest.shuffle_files import read_session
+from penstock.streams.ingest.waiting_journals import UnfinishedLines, check_acks
 from penstock.streams.model import PartState, Pointer, Standing
 
 _log = logging.getLogger(__name__)
 
-_NAMED = 5
 _REMEMBERED = 4
-_RECENTLY = 10.0
 _FILES = 2000
 _SHOWN_PER_SECOND = 8 << 20
 """What a queue is filled with at the least, on a slow machine."""
@@ -79,8 +76,7 @@ class JournalShuffle:
         self._promotions: tuple[Promotion, ...] = ()
         self._spent: tuple[str, ...] = ()
         self._held: tuple[RunFile, ...] = ()
-        self._unfinished: dict[PartName, tuple[int, float, float]] = {}
-        """Where a line begins that has no end, since when, and when that was seen last."""
+        self._unfinished = UnfinishedLines(clock)
         self._on_their_way: frozenset[PartName] | None = None
         self._known: Pointer | None = None
         self._written: dict[Pointer, ShuffleState | SliceReport] = {}
@@ -176,40 +172,12 @@ class JournalShuffle:
         """Raise `HintNotReached` if documents wait for what was not read for that many seconds."""
         # A transaction that is being handed on stands still at its ack, and others wait for that.
         busy = {file.source for file in self._held}
-        stalled = [
-            each
-            for each in self._session.stalled(self._clock(), patience)
-            if each[0].partition("/")[0] not in busy
-        ]
-        if stalled:
-            named = [
-                f"{journal.partition('/')[2]} (producer {producer:012x}, clock {clock})"
-                for journal, producer, clock, _ in sorted(stalled)
-            ]
-            raise HintNotReached(
-                f"transactions wait for acks that were not read yet: {_some(named)}; if a writer is gone "
-                f"that should send one: {self._command(*min(stalled)[:3])}",
-                left="their documents, and what was read after them, are kept and not visible yet",
-                hint="look whether these journals are there, and whether their writers live; a source that "
-                "reads them from their begin may also just be behind (`penstock journal frontier`)",
-            )
+        stalled = self._session.stalled(self._clock(), patience)
+        check_acks(self._sources, [each for each in stalled if each[0].partition("/")[0] not in busy])
 
     def check_lines(self, patience: float) -> None:
         """Raise `LineUnfinished` if journals of this instance end in the middle of a line for so long."""
-        now = self._clock()
-        # Where nothing is read for lack of room, nobody knows whether the end is there by now.
-        recently = now - max(patience, _RECENTLY)
-        named = [
-            f"{name.part} (offset {offset})"
-            for name, (offset, since, seen) in list(self._unfinished.items())
-            if since <= now - patience and seen >= recently
-        ]
-        if named:
-            raise LineUnfinished(
-                f"journals end in the middle of a line: {_some(sorted(named))}",
-                left="what comes before that line is read, and it is when its end is there",
-                hint="look whether their writers live; `penstock journal verify` shows what else is wrong",
-            )
+        self._unfinished.check(patience)
 
     def work(
         self,
@@ -228,7 +196,7 @@ class JournalShuffle:
         awake = self._resting.awake(parts) if to_read == "all" else [n for n in parts if held(n, parts[n])]
         wanted = {*awake, *(name for name in parts if str(name) in awaited)} if to_read != "none" else ()
         reads = {name: parts[name].state for name in sorted(wanted)}
-        self._unfinished = {name: each for name, each in self._unfinished.items() if name in parts}
+        self._unfinished.keep(parts)
         queues = tuple(
             (name, queue)
             for name in self._sources
@@ -268,35 +236,33 @@ class JournalShuffle:
     ) -> None:
         """Take note of the journals that had nothing new, and of lines whose ends are not there yet."""
         self._resting.heard(work.reads, {*states, *unasked})
-        known, now = self._unfinished, self._clock()
-        found = {
-            name: (offset, known[name][1] if name in known and known[name][0] == offset else now, now)
-            for name, offset in unfinished.items()
-        }
-        # Of those that were not asked, nothing new is known.
-        self._unfinished = {n: each for n, each in known.items() if n not in work.reads} | found
+        self._unfinished.heard(work.reads, unfinished)
 
     def report(
-        self, epoch: int, progress: Frontier, files: tuple[RunFile, ...], parts: Mapping[PartName, PartState]
+        self,
+        epoch: int,
+        progress: Frontier,
+        files: tuple[RunFile, ...],
+        parts: Mapping[PartName, PartState],
+        owns: Callable[[str, str], bool],
+        floors: Mapping[str, int],
     ) -> SliceReport:
-        """What this instance did in an epoch, after which ``parts`` are the states of its journals."""
+        """What this instance did in an epoch, after which ``parts`` are the states of its journals.
+
+        A journal that it ``owns`` and does not know may have been forgotten. If it comes, it begins with the
+        floor of its source: nothing up to there can be read of it, and nobody need wait for that.
+        """
 
         def commits(journal: str, producer: int) -> int:
             name = PartName.parse(journal)
             known = parts.get(name)
             if known is None:
-                return 0
+                known = self.begin_of(name, floors) if owns(name.source, name.part) else PartState()
             return position_of(str(name), known.state).sequence(producer).last_commit
 
         told = reduce(progress, coordinator.reached(self._awaited, commits, progress))
         kept = (file for name, at in parts.items() if self.is_journal(name) for file in held(name, at))
         return SliceReport(epoch, told, files, tuple(kept))
-
-    def _command(self, journal: str, producer: int, clock: int) -> str:
-        """What a person can type to write an ack that nobody else will."""
-        source, _, name = journal.partition("/")
-        root = self._sources[source].journals.root
-        return f"penstock journal ack {root} {name} --producer {producer:012x} --clock {clock}"
 
     def _queues(self, source: str) -> int:
         """How many queues there are: the source may have been given fewer since they were written."""
@@ -320,92 +286,6 @@ class JournalShuffle:
         return "" if known is None else f"{known.priority} {known.read_delay:g}"
 
 
-def _some(named: Sequence[str]) -> str:
-    more = f", and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
-    return ", ".join(named[:_NAMED]) + more
-
-
-def queue_name(number: int) -> str:
-    """What a queue is called where it stands for a part."""
-    return f"queue {number}"
-
-
 def journal_sources(sources: Mapping[str, SourceSpec]) -> dict[str, JournalSource]:
     """Those of a stream's sources that read journals."""
     return {name: spec.source for name, spec in sources.items() if isinstance(spec.source, JournalSource)}
-
-
-@dataclass(frozen=True, slots=True)
-class ReportFile:
-    """A file with a `SliceReport`, which has a version of its own."""
-
-    report: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class SessionFile:
-    """A file with a `ShuffleState`, which has a version of its own."""
-
-    session: Mapping[str, Any]
-
-
-REPORT = DocumentFormat(ReportFile, "a report about journals", ignores_unknown=True)
-SESSION = DocumentFormat(SessionFile, "the state of a shuffle", ignores_unknown=True)
-
-
-def read_session(
-    storage: Storage,
-    standings: Sequence[Standing],
-    known: Mapping[Pointer, ShuffleState | SliceReport] | None = None,
-) -> tuple[ShuffleState, Pointer | None, list[SliceReport]]:
-    """What an epoch committed of the shuffle: where it stood before, which file says so, and all reports.
-
-    ``known`` is what need not be read.
-    """
-    known = known or {}
-    found: list[tuple[ShuffleState, Pointer | None]] = []
-    reports = []
-    for standing in standings:
-        if standing.session is not None:
-            session = known.get(standing.session)
-            if not isinstance(session, ShuffleState):
-                session = ShuffleState.from_json(standing.session.read(storage, SESSION).session)
-            found.append((session, standing.session))
-        if standing.report is not None:
-            report = known.get(standing.report)
-            if not isinstance(report, SliceReport):
-                report = SliceReport.from_json(standing.report.read(storage, REPORT).report)
-            reports.append(report)
-    session, pointer = max(found, key=lambda pair: pair[0].taken, default=(ShuffleState(), None))
-    return session, pointer, reports
-
-
-def waiting_runs(storage: Storage, standings: Iterable[Standing]) -> set[str]:
-    """The run files that an epoch refers to, also those that it made needless."""
-    session, _, reports = read_session(storage, list(standings))
-    files = (*session.waiting, *(file for each in reports for file in (*each.files, *each.held)))
-    return {*(file.record.path for file in files), *session.spent}
-
-
-def state_of(name: PartName, position: JournalPosition) -> PartState:
-    # As one text: states may be of any type, and looking at each value takes several times as long.
-    return PartState(encode(str(name), json.dumps(position.to_state(), separators=(",", ":"))))
-
-
-def held(journal: PartName, at: PartState) -> tuple[RunFile, ...]:
-    """The run files of transactions that are on their way in a journal."""
-    # Most have none, and reading the state takes a hundred times longer.
-    if at.state is None or "held" not in at.state:
-        return ()
-    return tuple(file for each in position_of(str(journal), at.state).held.values() for file in each.files)
-
-
-@lru_cache(maxsize=1 << 12)
-def position_of(name: str, state: str | None) -> JournalPosition:
-    """Where a journal stands; `BadState` names it."""
-    if state is None:
-        return JournalPosition()
-    try:
-        return JournalPosition.from_state(json.loads(decode(name, state)))
-    except (TypeError, ValueError) as error:
-        raise BadState(f"the state of {name} is not where a journal stands: {error}") from error

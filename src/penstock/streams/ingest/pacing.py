@@ -12,8 +12,8 @@ from penstock.sources.base import PartName
 from penstock.streams.model import Brought
 
 if TYPE_CHECKING:
-    from penstock.streams.ingest.epoch_tasks import PollLimits
-    from penstock.streams.ingest.task_results import Polled
+    from penstock.streams.ingest.jobs.epoch_tasks import PollLimits
+    from penstock.streams.ingest.jobs.task_results import Polled
 
 _LONGEST_PAUSE = 10.0
 _PLENTY = 4

@@ -1,15 +1,22 @@
 """Parts whose polls take long are polled beside the epochs, so that no epoch waits for them.
 
 What an epoch polls has a fraction of the barrier's time-out. If that is over, its job is ended and the epoch
-is committed without it: parts keep their states, and neighbours go on. Nobody knows then which part it was.
-So all of them are polled once more in a job of their own, which may take as long as it likes. It tells how
-long each took: those that were quick are polled in epochs again, and the others stay here.
+is committed without it: parts keep their states. Tasks leave marks of the parts that they were at (see
+`jobs.poll_watch`). Those are polled once more in a job of their own, which may take as long as it likes, and
+the others go on in the epochs. The job tells how long each took: those that were quick are polled in epochs
+again, and the others stay here.
+
+Where epochs run out of time again and again, each time at another part, it is rather the source that is slow:
+then all its parts are polled here. Where there is no mark at all, the machine was rather too busy to begin
+the job, and it is tried again. Only if that happens many times in a row, all parts are polled here, where
+they may take the time they need.
 
 What such a job brought is committed with the next epoch, from the very states that it began with. Its rows
 were judged by the watermark of its begin, so the watermark stands still until then (`SlowPolls.frozen`). Its
 files lie in a folder of their own, since rows belong into the folder of the epoch that commits them, and are
 copied there; if that epoch is given up, they are copied again for the next. A process that dies loses them,
-and the parts are polled anew. What is left is swept: each epoch tells which job is under way.
+and the parts are polled anew; so it is if one of them moves to another instance. What is left is swept: each
+epoch tells which job is under way.
 """
 
 from __future__ import annotations
@@ -22,13 +29,13 @@ from dataclasses import dataclass, replace
 
 from penstock.sources.base import PartName
 from penstock.storage import Storage
-from penstock.streams.ingest.epoch_job import Ingestion, PollsTooSlow
-from penstock.streams.ingest.epoch_tasks import PollLimits
-from penstock.streams.ingest.journal_shuffle import ShuffleWork
+from penstock.streams.ingest.holding import Holding, Parts
+from penstock.streams.ingest.jobs.epoch_job import Ingestion
+from penstock.streams.ingest.jobs.epoch_tasks import PollLimits
+from penstock.streams.ingest.jobs.task_results import Polled
 from penstock.streams.ingest.part_listing import Run
-from penstock.streams.ingest.task_results import Polled
 from penstock.streams.layout import Layout
-from penstock.streams.model import OPEN, PartState, RowFile
+from penstock.streams.model import OPEN, RowFile
 from penstock.streams.outputs.task_threads import TaskThread
 
 _log = logging.getLogger(__name__)
@@ -36,8 +43,11 @@ _log = logging.getLogger(__name__)
 _SLOW = 0.5
 """A call that takes this share of what all polls of an epoch may take is slow."""
 _TOLD_AFTER = 60.0
-
-Parts = Mapping[PartName, PartState]
+_OVERRUNS = 3
+"""After so many epochs in a row that ran out of time, all parts of a source are slow that was marked."""
+_UNMARKED = 10
+"""After so many, all parts are slow where none was marked."""
+_LOOK_EVERY = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +67,16 @@ class SlowJob:
     @property
     def sources(self) -> set[str]:
         return {name.source for name in self.parts}
+
+    def fits(self, now: Holding) -> bool:
+        """Whether it began from the states that are committed, and by their watermarks.
+
+        They can be others if owners have changed meanwhile. What it brought means nothing then.
+        """
+        late = now.standing.watermark
+        return all(now.parts.get(name) == known for name, known in self.parts.items()) and all(
+            late.get(source) == self.thresholds.get(source) for source in self.sources
+        )
 
 
 class SlowPolls:
@@ -85,6 +105,9 @@ class SlowPolls:
         self._job: SlowJob | None = None
         self._outcome: Polled | Exception | None = None
         self._taken: int | None = None
+        self._polled: SlowJob | None = None
+        """The job that a thread works on, also if it was stopped."""
+        self._overruns = 0
 
     # which parts
 
@@ -93,11 +116,22 @@ class SlowPolls:
         job = self._job
         return name in self._slow or (job is not None and name in job.parts)
 
-    def suspect(self, names: Collection[PartName]) -> None:
-        """One of these took too long, and nobody knows which."""
-        self._slow.update(names)
+    def overrun(self, names: Collection[PartName], marked: Collection[PartName]) -> None:
+        """Polls of these took too long, and those that are ``marked`` were at it."""
+        self._overruns += 1
+        slow = {name for name in names if name in marked}
+        if self._overruns >= (_OVERRUNS if slow else _UNMARKED):
+            self._overruns = 0
+            sources = {name.source for name in slow or names}
+            slow = {name for name in names if name.source in sources}
+        self._slow |= slow
 
-    def learn(self, polled: Polled) -> None:
+    def in_time(self, polled: Polled) -> None:
+        """Polls of an epoch brought this."""
+        self._overruns = 0
+        self._learn(polled)
+
+    def _learn(self, polled: Polled) -> None:
         """Take note of how long parts took."""
         limit = _SLOW * self.within
         for name, state in polled.states.items():
@@ -107,8 +141,17 @@ class SlowPolls:
                 self._slow.add(name)
 
     def keep(self, names: Collection[PartName]) -> None:
-        """Forget other parts than these."""
+        """Forget other parts than these, and end a job that has one of the others."""
         self._slow &= set(names)
+        job = self._job
+        if job is not None:
+            self.release(job.parts.keys() - set(names))
+
+    def release(self, names: Collection[PartName]) -> None:
+        """End a job that has one of these parts: they may move elsewhere."""
+        job = self._job
+        if job is not None and not job.parts.keys().isdisjoint(names):
+            self.stop()
 
     # the job
 
@@ -135,8 +178,8 @@ class SlowPolls:
             return {}
         minutes = f"{took // 60:.0f} min"
         return {
-            name: f"source {name}: a poll has not returned for more than {minutes}; the parts that it may be "
-            "wait, others go on"
+            name: f"source {name}: a poll has not returned for more than {minutes}; the parts that are "
+            "polled with it wait, others go on"
             for name in job.sources
         }
 
@@ -168,7 +211,7 @@ class SlowPolls:
             # The one before was ended, and has not heard of it yet.
             self._drop(job)
 
-    def take(self, epoch: int, own: str, before: Parts) -> tuple[SlowJob, Polled] | None:
+    def take(self, epoch: int, own: str, before: Holding) -> tuple[SlowJob, Polled] | None:
         """What a job brought, if it is done, with its rows in the folder of ``epoch``.
 
         Until that is committed, it can be taken again. An error of a source is raised once.
@@ -181,8 +224,7 @@ class SlowPolls:
         if isinstance(outcome, Exception):
             self._drop(job)
             raise outcome
-        if any(before.get(name) != known for name, known in job.parts.items()):
-            # It began from other states than those that are committed: what it brought means nothing.
+        if not job.fits(before):
             self._drop(job)
             return None
         try:
@@ -206,7 +248,7 @@ class SlowPolls:
         if job is not None:
             self._drop(job)
         if isinstance(outcome, Polled):
-            self.learn(outcome)
+            self._learn(outcome)
             try:
                 for file in outcome.files:
                     self._storage.delete(file.record.path)
@@ -216,9 +258,13 @@ class SlowPolls:
     def stop(self) -> None:
         """End the job, if there is one, and leave what it brought."""
         with self._lock:
-            runs = self._job is not None and self._outcome is None
+            job, runs = self._job, self._job is not None and self._outcome is None
             self._job, self._outcome, self._taken = None, None, None
         if runs:
+            self._ingestion.cancel()
+        # It may have been about to begin, when there was nothing to cancel yet.
+        while job is not None and self._polled is job:
+            time.sleep(_LOOK_EVERY)
             self._ingestion.cancel()
 
     def _poll(self, job: SlowJob) -> None:
@@ -226,10 +272,13 @@ class SlowPolls:
         with self._lock:
             if self._job is not job:
                 return  # it was stopped before it began
+            self._polled = job
         try:
             outcome = self._ingestion.poll(job.prefix, job.parts, job.limits, job.thresholds, job.asked)
         except Exception as error:
             outcome = error
+        finally:
+            self._polled = None
         with self._lock:
             if self._job is job:
                 self._outcome = outcome
@@ -243,67 +292,3 @@ class SlowPolls:
         path = f"{self._layout.epoch_rows(epoch)}/{own}-beside-{number}.arrow"
         self._storage.copy(file.record.path, path)
         return replace(file, record=replace(file.record, path=path))
-
-
-class PollJobs:
-    """The jobs of an instance's epochs. Parts that take long hold up nothing, if there are ``slow`` polls."""
-
-    def __init__(self, ingestion: Ingestion, slow: SlowPolls | None) -> None:
-        self._ingestion = ingestion
-        self._slow = slow
-
-    def poll(
-        self,
-        prefix: str,
-        epoch: int,
-        member: str,
-        parts: Parts,
-        limits: PollLimits,
-        thresholds: Mapping[str, int],
-        asked: Mapping[PartName, int],
-        newest: Mapping[str, int],
-        work: ShuffleWork,
-    ) -> Polled:
-        """Poll parts, and do the work for journals.
-
-        Journals cannot be left out, since what becomes visible must do so in this epoch everywhere; so they
-        have a job of their own. ``newest`` is what sources had brought before.
-        """
-        slow = self._slow
-        if slow is None:
-            return self._ingestion.poll(prefix, parts, limits, thresholds, asked, work)
-        quick = {name: known for name, known in parts.items() if not slow.has(name)}
-        share = limits.share(2) if work and quick else limits
-        polled = Polled({})
-        if work:
-            polled = self._ingestion.poll(prefix, {}, share, thresholds, {}, work)
-        if quick:
-            try:
-                came = self._ingestion.poll(prefix, quick, share, thresholds, asked, within=slow.within)
-                slow.learn(came)
-                polled = polled.joined(came)
-            except PollsTooSlow:
-                slow.suspect(quick)
-        # One that has just brought something goes on from the state that this epoch commits.
-        left = {name: known for name, known in parts.items() if name not in polled.states}
-        slow.begin(epoch, member, left, limits, thresholds, asked, newest)
-        return polled
-
-    def collect(self, leaving: Parts) -> Polled:
-        """What parts say that leave; those that take too long leave with what is committed."""
-        slow = self._slow
-        if slow is not None:
-            slow.stop()
-        if not leaving or slow is None:
-            return self._ingestion.collect(leaving) if leaving else Polled({})
-        try:
-            return self._ingestion.collect(leaving, slow.within)
-        except PollsTooSlow:
-            slow.suspect(leaving)
-            return Polled({})
-
-    def cancel(self) -> None:
-        """End what runs. From any thread."""
-        self._ingestion.cancel()
-        if self._slow is not None:
-            self._slow.stop()

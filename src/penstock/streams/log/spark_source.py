@@ -234,7 +234,14 @@ class EpochStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
             planned[:1] = [FilesPartition(files, newest)]
 
     def _tell(self, start: Offset, end: Offset, final: bool) -> None:
-        """Write down which epochs the batch takes in, for whoever gets the batch."""
+        """Write down which epochs the batch takes in, for whoever gets the batch.
+
+        Spark's public API has no other way for it. This process talks to Spark's JVM alone. `foreachBatch`
+        is given the number of the batch, and nothing of its offsets; a query's progress has them only after
+        the batch, as its description of a source has no name of ours. Spark's offset log has them before,
+        but by the place of a source in the plan, which is Spark's own affair. And a batch may have no rows
+        that could carry them.
+        """
         if self._options.ranges is None:
             return
         path = Path(self._options.ranges)
@@ -326,7 +333,7 @@ def reading(place: Place, stream: Stream) -> Callable[[SparkSession, str, Path],
     The output's position is kept under its name, and the ranges of its batches are told in the folder. The
     session is the one whose settings the query takes with it.
     """
-    from penstock.streams.ingest.intake import queue_schema
+    from penstock.streams.ingest.jobs.intake import queue_schema
 
     def for_output(spark: SparkSession, output: str, folder: Path) -> ReadSource:
         def read(source: str, late: bool | None, counted: Sequence[str] | None = None) -> DataFrame:

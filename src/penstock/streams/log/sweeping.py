@@ -17,7 +17,7 @@ from penstock.control.cluster.rules.model import Decision
 from penstock.core.failpoints import reach
 from penstock.errors import CorruptFile
 from penstock.streams.ingest.finished_parts import FinishedParts
-from penstock.streams.ingest.journal_shuffle import waiting_runs
+from penstock.streams.ingest.shuffle_files import waiting_runs
 from penstock.streams.layout import GROUP, epoch_of, group_of, grouped
 from penstock.streams.log.epoch_log import EpochLog
 from penstock.streams.log.readers import ReaderPositions

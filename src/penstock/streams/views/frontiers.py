@@ -24,8 +24,9 @@ from penstock.storage import Storage
 from penstock.store.base import Store
 from penstock.streams import registry
 from penstock.streams.ingest.finished_parts import read_states
-from penstock.streams.ingest.journal_shuffle import position_of, read_session
+from penstock.streams.ingest.journal_states import position_of
 from penstock.streams.ingest.part_lists import ANNOUNCED
+from penstock.streams.ingest.shuffle_files import read_session
 from penstock.streams.model import SCOPE, Standing
 
 

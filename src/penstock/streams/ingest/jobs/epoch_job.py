@@ -6,6 +6,7 @@ a retry or a speculative attempt cannot tear them apart; what other attempts wro
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,10 +18,12 @@ from penstock.sources.base import PartName
 from penstock.spark.faults import decode as decode_fault
 from penstock.spark.session import cancel_tag, is_local, job_tag, parallelism
 from penstock.storage import Storage
-from penstock.streams.ingest.epoch_tasks import CollectTask, PollLimits, PollTask, Ticket
+from penstock.streams.ingest.jobs.epoch_tasks import CollectTask, PollLimits, PollTask
+from penstock.streams.ingest.jobs.journal_task import journal_tasks
+from penstock.streams.ingest.jobs.open_parts import Ticket
+from penstock.streams.ingest.jobs.poll_watch import delete_marks, marked
+from penstock.streams.ingest.jobs.task_results import SCHEMA, Polled, TaskResult, polled
 from penstock.streams.ingest.journal_shuffle import NOTHING, ShuffleWork
-from penstock.streams.ingest.journal_task import journal_tasks
-from penstock.streams.ingest.task_results import SCHEMA, Polled, TaskResult, polled
 from penstock.streams.model import PartState
 from penstock.types.spark import spark_schema
 
@@ -29,19 +32,28 @@ if TYPE_CHECKING:
 
     from penstock.streams.api.stream import SourceSpec
 
+_log = logging.getLogger(__name__)
+
 _CANCEL_EVERY = 0.2
+
+
+_MARKED = 0.25
+"""After this share of the time that polls may take, one that is under way is marked."""
 
 
 class PollsTooSlow(TransientError):
     """Polls took longer than they may, and were ended."""
 
     code = "polls-too-slow"
+    slow: frozenset[PartName] = frozenset()
+    """Those that were at work then, as far as is known."""
 
 
 class Ingestion:
     """Runs the jobs of one instance of a stream, one at a time.
 
-    Where there are several for one stream, each has a ``tag`` of its own. ``spare`` cores are left to others.
+    Where there are several for one stream, each has a ``tag`` of its own. ``share`` is how much of the cores
+    it may hold.
     """
 
     def __init__(
@@ -51,7 +63,7 @@ class Ingestion:
         sources: Mapping[str, SourceSpec],
         storage: Storage,
         tag: str = "ingest",
-        spare: int = 0,
+        share: float = 1.0,
     ) -> None:
         self._spark = spark
         self._stream = stream
@@ -59,7 +71,7 @@ class Ingestion:
         self._storage = storage
         self._codec = None if storage.local and is_local(spark) else "lz4"
         self._tag = f"penstock-{stream}-{tag}"
-        self._spare = spare
+        self._share = share
         self._running = threading.Event()
 
     def poll(
@@ -79,7 +91,8 @@ class Ingestion:
         ``asked`` says in which epoch a part was asked last. Those that have waited longest come first: where
         a limit is reached before all were asked, it is not always the same that go without.
 
-        If it takes longer than ``within`` seconds, it is ended, and `PollsTooSlow` is raised.
+        If it takes longer than ``within`` seconds, it is ended, and `PollsTooSlow` is raised, which says
+        which parts were at work then.
         """
         most = self._tasks
         shares = tuple(_by_waiting(share, asked) for share in self._shares(parts))
@@ -95,8 +108,9 @@ class Ingestion:
             prefix,
             self._codec,
             journals,
+            None if within is None else _MARKED * within,
         )
-        return self._run(task, tasks, within)
+        return self._run(task, tasks, within, prefix)
 
     def collect(self, parts: Mapping[PartName, PartState], within: float | None = None) -> Polled:
         """Ask parts that move elsewhere for their states, and shut them down here."""
@@ -127,14 +141,17 @@ class Ingestion:
     @property
     def _tasks(self) -> int:
         """How many tasks may run at once."""
-        return max(1, parallelism(self._spark) - self._spare)
+        return max(1, int(parallelism(self._spark) * self._share))
 
-    def _run(self, task: Any, tasks: int, within: float | None = None) -> Polled:
+    def _run(self, task: Any, tasks: int, within: float | None = None, prefix: str = "") -> Polled:
         self._running.set()
-        over = threading.Event()
+        over, too_slow = threading.Event(), PollsTooSlow(f"polls took longer than {within or 0:g} s")
 
         def give_up() -> None:
             over.set()
+            # Before they are ended: a task that comes to its end deletes its marks.
+            with suppress(Exception):
+                too_slow.slow = marked(self._storage, prefix) if prefix else frozenset()
             self.cancel()
 
         with _after(within, give_up):
@@ -142,10 +159,18 @@ class Ingestion:
                 return self._job(task, tasks)
             except Exception as error:
                 if over.is_set():
-                    raise PollsTooSlow(f"polls took longer than {within:g} s") from error
+                    raise too_slow from error
                 raise
             finally:
                 self._running.clear()
+                if over.is_set() and prefix:
+                    self._delete_marks(prefix)
+
+    def _delete_marks(self, prefix: str) -> None:
+        try:
+            delete_marks(self._storage, prefix)
+        except Exception as error:
+            _log.warning("marks of parts that take long are swept later: %s", error)
 
     def _job(self, task: Any, tasks: int) -> Polled:
         try:

@@ -12,14 +12,9 @@ from penstock.journals.shuffle.slices.slices import Slice, SliceLimits
 from penstock.journals.shuffle.visibility.frontier import Frontier
 from penstock.sources.base import PartName
 from penstock.storage import Storage
-from penstock.streams.ingest.intake import Intake
-from penstock.streams.ingest.journal_shuffle import (
-    ShuffleWork,
-    journal_sources,
-    position_of,
-    queue_name,
-    state_of,
-)
+from penstock.streams.ingest.jobs.intake import Intake
+from penstock.streams.ingest.journal_shuffle import ShuffleWork, journal_sources
+from penstock.streams.ingest.journal_states import position_of, queue_name, state_of
 from penstock.streams.model import PartState
 
 if TYPE_CHECKING:

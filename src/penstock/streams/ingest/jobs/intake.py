@@ -45,6 +45,7 @@ class Intake:
         self._numbers: dict[str, int] = {}
         self._newest: dict[PartName, int] = {}
         self._taken: dict[str, tuple[int, int]] = {}
+        self._complete = False
         self.rows = 0
         self.bytes = 0
 
@@ -54,15 +55,18 @@ class Intake:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
-            try:
-                for file in self._files.values():
-                    file.flush()
-                    file.end()
-            except BaseException as failed:
-                self._stack.__exit__(type(failed), failed, failed.__traceback__)
-                raise
+        if error is None and not self._complete:
+            with self._stack:
+                self.complete()
         self._stack.__exit__(kind, error, trace)
+
+    def complete(self) -> None:
+        """Complete the files, before the block's end does. Nothing more can be taken in."""
+        for file in self._files.values():
+            file.flush()
+            file.end()
+        self._stack.close()
+        self._complete = True
 
     @property
     def written(self) -> list[RowFile]:

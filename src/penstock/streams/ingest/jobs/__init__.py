@@ -1,0 +1,3 @@
+"""The Spark jobs of an epoch: tasks poll parts and read journals, and write rows to files."""
+
+from __future__ import annotations
