@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.examples.support import EXAMPLES
 from tests.examples.test_words import until
 
@@ -15,6 +17,7 @@ LEDGER = EXAMPLES / "ledger"
 PRODUCERS, ORDERS = 4, 40
 
 
+@pytest.mark.soak
 def test_the_books_balance_at_every_epoch(tmp_path: Path) -> None:
     environ = {
         **os.environ,

@@ -518,9 +518,7 @@ GOLDEN = [
         "streams/report.json",
         REPORT,
         _pointed(
-            lambda storage, pointer: SliceReport.from_json(
-                pointer.read(storage, shuffle_files.REPORT).report
-            )
+            lambda storage, pointer: SliceReport.from_json(pointer.read(storage, shuffle_files.REPORT).report)
         ),
         _written(LAYOUT.report_file(EPOCH, MEMBER, LIFE), lambda files: files.report(EPOCH, REPORT)),
         newer=numbered("report", "version"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.marks import soaked
 from tests.simulation.objects.mutants import MUTANTS
 from tests.simulation.objects.run import simulate
 
@@ -14,7 +15,7 @@ _BLOCK = 30
 _AT_MOST = 150
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", [*range(2), *soaked(range(2, 4))])
 def test_documents_and_sessions_are_exact_in_every_storm(block: int) -> None:
     runs = [simulate(seed) for seed in range(block * _BLOCK, (block + 1) * _BLOCK)]
     assert [str(run.violation) for run in runs if run.violation] == []

@@ -11,12 +11,13 @@ import sys
 
 import pytest
 
+from tests.marks import soaked
 from tests.simulation.run import simulate
 
 _BLOCK = 100
 
 
-@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("block", [*range(4), *soaked(range(4, 10))])
 def test_invariants_hold_in_every_storm(block: int) -> None:
     runs = [simulate(seed) for seed in range(block * _BLOCK, (block + 1) * _BLOCK)]
     assert [str(run.violation) for run in runs if run.violation] == []

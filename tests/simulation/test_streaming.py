@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from tests.marks import soaked
 from tests.simulation.run import simulate
 from tests.simulation.stream_mutants import MUTANTS
 from tests.simulation.streaming import Stream
@@ -19,7 +20,7 @@ _BLOCK = 50
 _AT_MOST = 200
 
 
-@pytest.mark.parametrize("block", range(6))
+@pytest.mark.parametrize("block", [*range(2), *soaked(range(2, 6))])
 def test_rows_are_read_exactly_once_in_every_storm(block: int) -> None:
     runs = [simulate(seed, kind=Stream) for seed in range(block * _BLOCK, (block + 1) * _BLOCK)]
     assert [str(run.violation) for run in runs if run.violation] == []

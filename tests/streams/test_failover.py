@@ -61,6 +61,7 @@ def test_whoever_leads_is_killed_around_a_decision_another_goes_on(fleet: Fleet,
     assert last.result == "ended"
 
 
+@pytest.mark.soak
 def test_whoever_is_killed_while_parts_move_another_goes_on(fleet: Fleet, gates: Gates) -> None:
     # Its own first assignment is the first one: it dies when all have stopped and nobody has started.
     first = fleet.start("rotate.before=kill@2")

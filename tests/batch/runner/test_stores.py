@@ -14,6 +14,7 @@ from penstock.control.cluster.documents.members import Roster
 from servers.etcd import EtcdCluster
 from servers.seaweed import Seaweed
 from tests.batch.runner.conftest import Place, opened
+from tests.marks import soaked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 SMALL = 64 * 1024
 
 
-@pytest.fixture(params=["etcd", "directory", "s3"])
+@pytest.fixture(params=["etcd", *soaked(["directory", "s3"])])
 def place(
     request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Place]:

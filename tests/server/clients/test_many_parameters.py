@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
+from tests.marks import soaked
 from tests.server.clients.conftest import Gateway
 
 if TYPE_CHECKING:
@@ -56,7 +57,11 @@ FORMS: dict[str, tuple[str, list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+ALWAYS = ["in", "or", "values"]
+"""Forms that are read in ways of their own; the others are variants of these."""
+
+
+@pytest.mark.parametrize("form", [*ALWAYS, *soaked(sorted(FORMS.keys() - ALWAYS))])
 def test_twenty_thousand(connection: Connection, form: str) -> None:
     expected = count(connection, f"o_orderkey <= {MANY}", [])
     assert expected
@@ -67,6 +72,7 @@ def test_twenty_thousand(connection: Connection, form: str) -> None:
         assert count(connection, f"NOT ({condition})", values) == others
 
 
+@pytest.mark.soak
 def test_as_many_as_the_protocol_has(connection: Connection) -> None:
     condition = f"o_orderkey IN ({listed('${i}', MOST)})"
     assert count(connection, condition, list(range(1, MOST + 1))) == count(

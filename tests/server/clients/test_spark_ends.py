@@ -135,6 +135,7 @@ def test_clients_stay_and_go_on_when_the_jvm_is_killed(server: Serve) -> None:
     assert java(server) != [pid] and len(java(server)) == 1
 
 
+@pytest.mark.soak
 def test_a_statement_that_ends_spark_twice_is_refused(fragile: Serve) -> None:
     with fragile.connect() as bob, fragile.connect() as ann:
         for _ in range(2):
