@@ -61,6 +61,34 @@ def test_conditions_of_spark(condition: str, sqlstate: str, expected: str) -> No
     assert translated(Said(f"[{condition}] so it is", condition, sqlstate)).sqlstate == expected
 
 
+BROKEN = (
+    "[INTERNAL_ERROR] The Spark SQL phase optimization failed with an internal error. You hit a bug in Spark"
+    " or the Spark plugins you use. Please, report this bug to the corresponding communities. SQLSTATE: XX000"
+)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Said(BROKEN, "INTERNAL_ERROR", "XX000"),
+        type("Py4JJavaError", (Exception,), {})(
+            f"An error occurred\n: org.apache.spark.SparkException: {BROKEN}"
+        ),
+    ],
+)
+def test_what_spark_cannot_plan_is_refused_with_a_way_out(error: Exception) -> None:
+    told = translated(error)
+    assert told.sqlstate == "0A000"
+    assert "optimization" in told.what and "bug" not in told.what
+    assert told.hint is not None and "in another way" in told.hint
+
+
+def test_nobody_is_asked_to_report_bugs_of_spark() -> None:
+    other = BROKEN.replace("The Spark SQL phase optimization", "Reading")
+    told = translated(Said(other, "INTERNAL_ERROR", "XX000"))
+    assert (told.sqlstate, told.what) == ("XX000", "Reading failed with an internal error.")
+
+
 def test_known_errors_in_known_words() -> None:
     column = Said("…", "UNRESOLVED_COLUMN.WITH_SUGGESTION", "42703", "x", objectName="`x`", proposal="`y`")
     error = translated(column, "SELECT x FROM t")

@@ -21,6 +21,7 @@ TIMEOUT = "canceling statement due to statement timeout"
 CRASHED = "57P02"
 NO_MEMORY = "53200"
 INTERNAL = "XX000"
+_BROKEN = "INTERNAL_ERROR"
 UNREADABLE = frozenset({"58030", "58P01", INTERNAL})
 """Codes of what is said when files cannot be read."""
 
@@ -61,9 +62,10 @@ _GONE = ("Py4JNetworkError", "Py4JError", "ConnectionRefusedError", "ConnectionR
 _TAIL = re.compile(r"\s*(?:SQLSTATE:|;\s*line \d|\(line \d).*$", re.DOTALL)
 _ADVICE = re.compile(
     r"\s+(?:Use `?'?try_|Use '|If necessary|Correct the value|Consider |Verify the spelling|To tolerate|"
-    r"Did you mean|Try to ).*$",
+    r"Did you mean|Try to |You hit a bug in Spark).*$",
     re.DOTALL,
 )
+_UNPLANNED = re.compile(r"The Spark SQL phase (\w+) failed with an internal error")
 _JAVA = "Py4JJavaError"
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] (.{1,1000}?)\s*SQLSTATE: (\w{5})")
 _EXCEPTION = re.compile(r"^: [\w.$]+: (.+)$", re.MULTILINE)
@@ -96,6 +98,8 @@ def _translated(error: BaseException, sql: str | None) -> SqlError:
     for words, code, what in _WORDS:
         if words in text and not condition.startswith("USER_RAISED"):
             return SqlError(what, sqlstate=code)
+    if condition in ("", _BROKEN) and (phase := _UNPLANNED.search(text)):
+        return _unplanned(phase[1])
     if any(words in text for words in _LAST_WORDS):
         return lost()
     if text.lstrip().startswith(_IN_PYTHON):
@@ -107,6 +111,16 @@ def _translated(error: BaseException, sql: str | None) -> SqlError:
     if type(error).__name__ == _JAVA:
         return _buried(text)
     return SqlError(f"{type(error).__name__}: {_line(text)}"[:_LENGTH], sqlstate=INTERNAL)
+
+
+def _unplanned(phase: str) -> SqlError:
+    """Spark itself fails on a statement that says nothing wrong: that is a limit of what can be said here."""
+    return SqlError(
+        f"Spark cannot plan this statement: its {phase} fails with an internal error",
+        sqlstate="0A000",
+        hint="Write it in another way: a subquery that reads columns of the query around it as a join, "
+        "or what it computes of them as columns of a query in FROM or WITH.",
+    )
 
 
 def lost() -> SqlError:

@@ -274,6 +274,15 @@ def at_least(least: int, sql: str) -> str:
     return f"IF({sql} < {least}, {least}, {sql})"
 
 
+def between(low: object, sql: str, high: object) -> str:
+    """``sql BETWEEN low AND high``.
+
+    Not in these words, nor with Spark's ``nullif``: Spark computes what they test in a step of its own, and
+    fails where that would come below an ``explode`` that reads columns of the query around.
+    """
+    return f"({sql} >= {low} AND {sql} <= {high})"
+
+
 _NAME = re.compile(r"(?:`[^`]+`|\w+)(?:\.(?:`[^`]+`|\w+))*")
 
 

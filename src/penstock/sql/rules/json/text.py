@@ -43,8 +43,8 @@ def decoded(token: str) -> str:
 
 def encoded(sql: str) -> str:
     """A text as json writes it, in quotes; NULL for NULL."""
-    made = f"to_json(array({sql}))"
-    return f"nullif(substring({made}, 2, char_length({made}) - 2), 'null')"
+    inner = "IF(x_j = '[null]', NULL, substring(x_j, 2, char_length(x_j) - 2))"
+    return f"transform(array(to_json(array({sql}))), x_j -> {inner})[0]"
 
 
 def trimmed(sql: str) -> str:

@@ -6,7 +6,16 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from penstock.sql.rules.core import AGGREGATES, AggregateCall, Context, Typed, aggregate, refuse, rule
+from penstock.sql.rules.core import (
+    AGGREGATES,
+    AggregateCall,
+    Context,
+    Typed,
+    aggregate,
+    between,
+    refuse,
+    rule,
+)
 from penstock.sql.rules.queries.clauses import check_distinct, direction
 from penstock.sql.rules.time import intervals
 from penstock.sql.rules.types import (
@@ -280,16 +289,29 @@ def _percentile(call: AggregateCall) -> Typed:
             raise call.refuse(f"a value of type {key.type.name} is not supported")
         within = f" WITHIN GROUP (ORDER BY {double(key)} {down})"
         made = call.wrap("percentile_cont", fraction, within=within)
-        return Typed(made, array(FLOAT8) if several else FLOAT8)
+        if not several:
+            return Typed(made, FLOAT8)
+        # A share that is NULL is 0 to Spark.
+        shares = f"(x_p, x_i) -> IF({fraction}[x_i] IS NULL, NULL, x_p)"
+        return Typed(f"transform({made}, {shares})", array(FLOAT8))
     # Spark's own gives doubles: take the value itself from the sorted ones.
     values = _collected(replace(call, order=()), key.sql)
     present = f"filter({values}, x_e -> x_e IS NOT NULL)"
     sort = f"sort_array({present}, {'false' if down == 'DESC' else 'true'})"
-    share_sql = "x_f" if several else fraction
-    picked = f"get(x_a, CAST(greatest(1, ceil({share_sql} * size(x_a))) AS INT) - 1)"
+    picked = _picked("x_f" if several else fraction, key)
     if several:
-        picked = f"transform({fraction}, x_f -> {picked})"
+        picked = f"IF(size(x_a) > 0, transform({fraction}, x_f -> {picked}), NULL)"
     return Typed(f"transform(array({sort}), x_a -> {picked})[0]", array(key.type) if several else key.type)
+
+
+def _picked(share: str, key: Typed) -> str:
+    """The value of the sorted ones up to which a share of them lies."""
+    fault = "raise_error('a percentile value is not between 0 and 1')"
+    return (
+        f"CASE WHEN {share} IS NULL THEN NULL WHEN {between(0, share, 1)}"
+        f" THEN get(x_a, greatest(1, CAST(ceil({share} * size(x_a)) AS INT)) - 1)"
+        f" ELSE CAST({fault} AS {key.type.spark}) END"
+    )
 
 
 @aggregate("mode")

@@ -1,12 +1,12 @@
-"""to_char, to_date and to_timestamp: PostgreSQL's patterns, piece by piece."""
+"""to_char, to_date and to_timestamp of moments: PostgreSQL's patterns, piece by piece."""
 
 from __future__ import annotations
 
 import re
 
-from penstock.sql.rules.core import Call, Typed, once, text
+from penstock.sql.rules.core import Call, Typed, text
 from penstock.sql.rules.types import TEXT, TIMESTAMP
-from penstock.sql.rules.values.casts import cast, to_numeric
+from penstock.sql.rules.values.casts import cast
 from penstock.sql.rules.values.texts import plain
 
 _PIECES = re.compile(
@@ -119,57 +119,3 @@ def parsed(call: Call, kind: str) -> str:
         out = [part * 2 if part in ("M", "d", "H", "m", "s", "h") else part for part in out]
     function = "to_timestamp" if kind == "TIMESTAMP" else "to_timestamp_ntz"
     return f"{function}({plain(value)}, {text(''.join(out))})"
-
-
-def number_text(call: Call, value: Typed, pattern: str) -> str:
-    """A number written by a pattern of 9, 0, comma and point."""
-    fill_mode = pattern.upper().startswith("FM")
-    body = pattern[2:] if fill_mode else pattern
-    body = body.replace("D", ".").replace("d", ".").replace("G", ",").replace("g", ",")
-    found = re.fullmatch(r"([09,]*)(?:\.([09]*))?", body)
-    if not found or not (found[1] or found[2]):
-        raise call.refuse(f'the pattern "{pattern}" is not supported')
-    whole, digits = found[1], found[2]
-    if value.type.floating or value.type.integer:
-        value = to_numeric(value)
-    places = len(digits or "")
-    size = sum(char in "09" for char in whole)
-    zeros = len(whole.replace(",", "")) - (
-        whole.replace(",", "").find("0") if "0" in whole else len(whole.replace(",", ""))
-    )
-    return once(value, lambda v: _number(v, whole, digits, size, places, zeros, fill_mode=fill_mode))
-
-
-def _number(
-    v: str, whole: str, digits: str | None, size: int, places: int, zeros: int, *, fill_mode: bool
-) -> str:
-    rounded = f"round(CAST(abs({v}) AS DECIMAL(38,{max(places, 1) if places else 6})), {places})"
-    left = f"CAST(floor({rounded}) AS DECIMAL(38,0))"
-    # Leading zeros stand from the first 0 of the pattern; a lone zero before the point is left out.
-    shown = f"IF({left} = 0, '', CAST({left} AS STRING))"
-    if not places and not zeros:
-        shown = f"CAST({left} AS STRING)"
-    padded = f"lpad({shown}, greatest({zeros}, length({shown})), '0')" if zeros else shown
-    if "," in whole:
-        padded = f"regexp_replace({padded}, '(?<=[0-9])(?=([0-9]{{3}})+$)', ',')"
-    tail = ""
-    if digits is not None:
-        cents = (
-            f"substring(CAST(CAST({rounded} AS DECIMAL(38,{places})) AS STRING), -{places})"
-            if places
-            else "''"
-        )
-        if fill_mode and places:
-            keep = digits.rfind("0") + 1
-            cents = (
-                f"concat(left({cents}, {keep}), regexp_replace(substring({cents}, {keep + 1}), '0+$', ''))"
-            )
-        tail = f", '.', {cents}"
-    text_ = f"concat(IF({v} < 0 AND {rounded} <> 0, '-', ''), {padded}{tail})"
-    total = len(whole) + (1 + places if digits is not None else 0) + 1
-    over = f"length(CAST({left} AS STRING)) > {size}" if size else f"{left} > 0"
-    hashes = "#" * len(whole) + ("." + "#" * places if digits is not None else "")
-    filled = f"{text_}" if fill_mode else f"lpad({text_}, {total}, ' ')"
-    sign = "" if fill_mode else " "
-    full = f"concat(IF({v} < 0, '-', '{sign}'), '{hashes}')"
-    return f"(CASE WHEN {v} IS NULL THEN NULL WHEN {over} THEN {full} ELSE {filled} END)"

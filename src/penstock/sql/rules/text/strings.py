@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.sql.rules.core import Call, Context, Typed, at_least, function, once, refuse, rule, text
+from penstock.sql.rules.core import (
+    Call,
+    Context,
+    Typed,
+    at_least,
+    between,
+    function,
+    once,
+    refuse,
+    rule,
+    text,
+)
 from penstock.sql.rules.functions import texts
 from penstock.sql.rules.types import BOOL, BYTEA, INT4, TEXT
 from penstock.sql.rules.values.casts import coerce
@@ -215,7 +226,7 @@ def _chr(call: Call) -> Typed:
 
     def body(v: str) -> str:
         # Halves of pairs are no characters of their own.
-        valid = f"{v} BETWEEN 1 AND 1114111 AND NOT {v} BETWEEN 55296 AND 57343"
+        valid = f"{between(1, v, 1114111)} AND NOT {between(55296, v, 57343)}"
         return f"IF({v} IS NULL OR {valid}, decode(unhex(lpad(hex({v}), 8, '0')), 'UTF-32'), {fault})"
 
     return Typed(once(coerce(call.args[0], INT4), body), TEXT)
@@ -259,5 +270,5 @@ def _string_to_array(call: Call) -> Typed:
     empty = f"WHEN {value} = '' THEN CAST(array() AS ARRAY<STRING>)"
     sql = f"CASE {empty} WHEN {value} IS NOT NULL THEN {pieces} END"
     if len(call.args) == 3:
-        sql = f"transform({sql}, x_e -> nullif(x_e, {texts(call)[2]}))"
+        sql = f"transform({sql}, x_e -> IF(x_e = {texts(call)[2]}, NULL, x_e))"
     return Typed(sql, array(TEXT))

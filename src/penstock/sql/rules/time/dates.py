@@ -7,13 +7,15 @@ import re
 from sqlglot import exp
 
 from penstock.sql.rules.core import Call, Context, Typed, function, once, refuse, rule, text
-from penstock.sql.rules.text.formats import moment_text, number_text, parsed
+from penstock.sql.rules.text.formats import moment_text, parsed
+from penstock.sql.rules.text.number_formats import number_text
 from penstock.sql.rules.time import clock
 from penstock.sql.rules.types import BOOL, DATE, INT4, TEXT, TIMESTAMP, TIMESTAMPTZ
 from penstock.sql.rules.values.casts import cast, coerce
 from penstock.sql.rules.values.operators import double
 
 _ZONE = r"(?i:utc|gmt)|[A-Za-z_]+(/[A-Za-z0-9_+-]+)+"
+_YEAR_2000 = 946_684_800
 _TRUNCATED = frozenset(
     {"microseconds", "milliseconds", "second", "minute", "hour", "day", "week", "month", "quarter", "year"}
 )
@@ -141,7 +143,8 @@ def _make_date(call: Call) -> Typed:
 def _make_timestamp(call: Call) -> Typed:
     call.expect(6)
     whole = ", ".join(coerce(arg, INT4).sql for arg in call.args[:5])
-    return Typed(f"make_timestamp_ntz({whole}, CAST({double(call.args[5])} AS DECIMAL(16,6)))", TIMESTAMP)
+    seconds = f"CAST(CAST(rint({double(call.args[5])} * 1e6D) AS DECIMAL(16,0)) / 1000000 AS DECIMAL(16,6))"
+    return Typed(f"make_timestamp_ntz({whole}, {seconds})", TIMESTAMP)
 
 
 @function("to_timestamp")
@@ -150,9 +153,9 @@ def _to_timestamp(call: Call) -> Typed:
     if len(call.args) == 1:
         if not call.args[0].type.number:
             raise call.refuse("a number is wanted")
-        return Typed(
-            f"timestamp_micros(CAST(round({double(call.args[0])} * 1000000) AS BIGINT))", TIMESTAMPTZ
-        )
+        # PostgreSQL counts from the year 2000, and loses digits on the way there.
+        micros = f"CAST(rint(({double(call.args[0])} - {_YEAR_2000}D) * 1e6D) AS BIGINT)"
+        return Typed(f"timestamp_micros({micros} + {_YEAR_2000}000000)", TIMESTAMPTZ)
     return Typed(parsed(call, "TIMESTAMP"), TIMESTAMPTZ)
 
 

@@ -7,7 +7,7 @@ import datetime as dt
 from contextlib import suppress
 
 from penstock.sql.parse.interval_input import Parts
-from penstock.sql.rules.core import Typed, refuse
+from penstock.sql.rules.core import Typed, between, refuse
 from penstock.sql.rules.time import clock, intervals
 from penstock.sql.rules.types import DATE, DAYTIME, INT4, TIMESTAMP, TIMESTAMPTZ
 from penstock.sql.rules.values.casts import cast, coerce
@@ -66,8 +66,8 @@ def _days(left: Typed, right: Typed, sign: str) -> Typed:
     if isinstance(right.value, int) and abs(right.value) < _FEW_DAYS:
         return Typed(moved, DATE)
     # Spark would begin again at the other end.
-    far = f"(unix_date({left.sql}) {sign} CAST({right.sql} AS BIGINT)) NOT BETWEEN {_FIRST} AND {_LAST}"
-    return Typed(f"IF({far}, CAST(raise_error('date out of range') AS DATE), {moved})", DATE)
+    near = between(_FIRST, f"(unix_date({left.sql}) {sign} CAST({right.sql} AS BIGINT))", _LAST)
+    return Typed(f"IF(NOT {near}, CAST(raise_error('date out of range') AS DATE), {moved})", DATE)
 
 
 def _difference(left: Typed, right: Typed) -> Typed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.sql.rules.core import Call, Context, Typed, at_least, function, once, refuse, rule
+from penstock.sql.rules.core import Call, Context, Typed, at_least, between, function, once, refuse, rule
 from penstock.sql.rules.types import ANY, BOOL, INT4, PARTS, TEXT, Type, array, common
 from penstock.sql.rules.values.casts import cast, coerce, unify
 from penstock.sql.rules.values.texts import shown
@@ -76,7 +76,7 @@ def _length(call: Call) -> Typed:
     value = _given(call)
     if call.args[1].value != 1:
         raise call.refuse("only the first dimension is supported")
-    return Typed(f"nullif(size({value.sql}), 0)", INT4)
+    return Typed(once(value, lambda v: f"IF(size({v}) > 0, size({v}), NULL)"), INT4)
 
 
 @function("array_upper")
@@ -149,7 +149,8 @@ def _position(call: Call) -> Typed:
     call.expect(2)
     items, value, _ = _pair(_given(call), call.args[1], equal=True)
     found = f"array_position(transform({items.sql}, x_e -> x_e <=> {value.sql}), true)"
-    return Typed(f"CAST(nullif({found}, 0) AS INT)", INT4)
+    place = once(Typed(found, INT4), lambda v: f"IF({v} > 0, {v}, NULL)")
+    return Typed(f"CAST({place} AS INT)", INT4)
 
 
 @function("array_remove")
@@ -215,7 +216,7 @@ def _trim_array(call: Call) -> Typed:
     fault = "CAST(raise_error('number of elements to trim must be between 0 and that of the array') AS INT)"
 
     def body(v: str) -> str:
-        return f"slice({v}, 1, IF({count} BETWEEN 0 AND size({v}), size({v}) - {count}, {fault}))"
+        return f"slice({v}, 1, IF({between(0, count, f'size({v})')}, size({v}) - {count}, {fault}))"
 
     sql = once(items, lambda v: f"IF({v} IS NULL OR {count} IS NULL, NULL, {body(v)})")
     return Typed(sql, items.type)

@@ -108,12 +108,23 @@ def sized(value: Typed, to: exp.Expr, sizes: Sequence[int]) -> Typed:
     if value.type.name == "time" and sizes[0] == 6:
         return value
     if value.type.name in ("timestamp", "timestamptz") and sizes[0] in (0, 3, 6):
-        unit, half = {0: ("SECOND", "0.5"), 3: ("MILLISECOND", "0.0005"), 6: ("MICROSECOND", "0")}[sizes[0]]
-        if sizes[0] == 6:
-            return value
-        cut = f"date_trunc('{unit}', {value.sql} + INTERVAL '{half}' SECOND)"
-        return Typed(f"CAST({cut} AS {value.type.spark})", value.type)
+        return value if sizes[0] == 6 else _rounded(value, sizes[0])
     raise refuse(f"the type {to.sql('postgres').lower()} is not supported", to)
+
+
+def _rounded(value: Typed, digits: int) -> Typed:
+    """PostgreSQL counts from the year 2000: halves go away from it, so those of earlier moments go back."""
+    unit, later, earlier = (
+        ("SECOND", "0.5", "0.499999") if digits == 0 else ("MILLISECOND", "0.0005", "0.000499")
+    )
+    zone = "+00:00" if value.type.name == "timestamptz" else ""
+    start = f"{value.type.spark} '2000-01-01 00:00:00{zone}'"
+
+    def body(v: str) -> str:
+        half = f"IF({v} >= {start}, INTERVAL '{later}' SECOND, INTERVAL '{earlier}' SECOND)"
+        return f"CAST(date_trunc('{unit}', {v} + {half}) AS {value.type.spark})"
+
+    return Typed(once(value, body), value.type)
 
 
 def cast(value: Typed, kind: Type) -> Typed:  # noqa: C901 - one case for each type

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from penstock.sql.rules.core import Call, Typed, function, once
+from penstock.sql.rules.core import Call, Typed, between, function, once
 from penstock.sql.rules.types import FLOAT8, INT4, NUMERIC, ROUGH, Type, common, decimal, numeric
-from penstock.sql.rules.values.casts import cast, coerce
+from penstock.sql.rules.values import logarithms
+from penstock.sql.rules.values.casts import cast, coerce, to_numeric
 from penstock.sql.rules.values.operators import arithmetic, double, power, square_root
 
 _SURE = 15
-_NUMERIC = ("sqrt", "exp", "ln")
+_NUMERIC = ("sqrt", "exp")
 """Functions that PostgreSQL has for numerics, too."""
 
 
@@ -134,10 +135,17 @@ def _mod(call: Call) -> Typed:
 @function("div")
 def _div(call: Call) -> Typed:
     call.expect(2)
-    a, b = _number(call), _number(call, 1)
-    if a.type.floating or b.type.floating:
+    if any(arg.type.floating for arg in call.args):
         raise call.refuse("numerics are wanted")
-    return Typed(f"CAST({a.sql} DIV {b.sql} AS DECIMAL(38,0))", numeric(38, 0))
+    a, b = (to_numeric(arg) for arg in call.args)
+
+    # Not Spark's DIV: of decimals, too, it gives a bigint, which begins again at the other end.
+    def body(x: str, y: str) -> str:
+        rest = arithmetic("%", Typed(x, a.type), Typed(y, b.type))
+        multiple = arithmetic("-", Typed(x, a.type), rest)
+        return f"CAST({multiple.sql} / {y} AS DECIMAL(38,0))"
+
+    return Typed(once(a, lambda x: once(b, lambda y: body(x, y))), numeric(38, 0))
 
 
 @function("power", "pow")
@@ -146,18 +154,15 @@ def _power(call: Call) -> Typed:
     return power(_number(call), _number(call, 1))
 
 
-@function("sqrt", "cbrt", "exp", "ln", "sin", "cos", "tan", "cot", "asin", "acos", "atan", "sinh", "cosh",
+@function("sqrt", "cbrt", "exp", "sin", "cos", "tan", "cot", "asin", "acos", "atan", "sinh", "cosh",
           "tanh",
           "asinh", "acosh", "atanh", "degrees", "radians")  # fmt: skip
 def _double(call: Call) -> Typed:
     call.expect(1)
     given = _number(call)
     value = double(given)
-    kind = (
-        ROUGH if call.name in _NUMERIC and (given.type.name == "numeric" or given.type == ROUGH) else FLOAT8
-    )
+    kind = ROUGH if call.name in _NUMERIC and logarithms.is_numeric(given.type) else FLOAT8
     checks = {
-        "ln": ("{v} <= 0", "cannot take logarithm of zero or a negative number"),
         **dict.fromkeys(
             ("sin", "cos", "tan", "cot"), ("abs({v}) = DOUBLE('Infinity')", "input is out of range")
         ),
@@ -168,6 +173,8 @@ def _double(call: Call) -> Typed:
     }
     if call.name == "sqrt":
         return Typed(square_root(value), kind)
+    if call.name == "exp":
+        return Typed(logarithms.exponential(given), kind)
     if call.name in checks:
         test, what = checks[call.name]
         sql = once(
@@ -203,20 +210,14 @@ def _pi(call: Call) -> Typed:
     return Typed("pi()", FLOAT8)
 
 
-@function("log", "log10")
+@function("ln", "log", "log10")
 def _log(call: Call) -> Typed:
-    call.expect(1, 2)
-    if len(call.args) == 2:
-        a, b = (double(_number(call, i)) for i in (0, 1))
-        test = f"{a} <= 0 OR {b} <= 0"
-        inner = f"log({a}, {b})"
-    else:
-        a = double(_number(call))
-        test, inner = f"{a} <= 0", f"log10({a})"
-    return Typed(
-        f"IF({test}, CAST(raise_error('cannot take logarithm of this number') AS DOUBLE), {inner})",
-        ROUGH if len(call.args) == 2 or call.args[0].type.name == "numeric" else FLOAT8,
-    )
+    call.expect(*((1, 2) if call.name == "log" else (1,)))
+    values = [_number(call, place) for place in range(len(call.args))]
+    kind = ROUGH if len(values) == 2 or logarithms.is_numeric(values[0].type) else FLOAT8
+    if len(values) == 2:
+        return Typed(f"({logarithms.of(values[1], 'ln')} / {logarithms.of(values[0], 'ln')})", kind)
+    return Typed(logarithms.of(values[0], "ln" if call.name == "ln" else "log10"), kind)
 
 
 @function("factorial")
@@ -224,7 +225,7 @@ def _factorial(call: Call) -> Typed:
     call.expect(1)
     value = coerce(call.args[0], INT4).sql
     fault = "CAST(raise_error('factorial is out of range') AS BIGINT)"
-    sql = f"IF({value} BETWEEN 0 AND 20, factorial(CAST({value} AS INT)), {fault})"
+    sql = f"IF({between(0, value, 20)}, factorial(CAST({value} AS INT)), {fault})"
     return Typed(f"CAST({sql} AS DECIMAL(20,0))", numeric(20, 0))
 
 

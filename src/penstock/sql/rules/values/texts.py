@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.sql.rules.core import Typed, once, refuse
+from penstock.sql.rules.core import Typed, between, once, refuse
 
 
 def plain(value: Typed) -> str:
@@ -54,7 +54,7 @@ def to_text(value: Typed) -> str:
 def _dated(v: str, shown: str) -> str:
     """Years of more or less than four digits are written in other ways by Spark."""
     fault = "CAST(raise_error('years before 1 or after 9999 are not supported as text') AS STRING)"
-    return f"IF(year({v}) BETWEEN 1 AND 9999 OR {v} IS NULL, {shown}, {fault})"
+    return f"IF({between(1, f'year({v})', 9999)} OR {v} IS NULL, {shown}, {fault})"
 
 
 def shown(value: Typed) -> str:
