@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -74,6 +75,31 @@ def test_queries(postgres: psycopg.Connection[Any], run: Run, targets: dict[str,
     assert len(queries) > 150
     wrong = [found for sql in queries if (found := comparison.difference(sql, postgres, run, targets))]
     assert not wrong, "\n".join(wrong)
+
+
+NAN_TESTS = [
+    "v > 100", "v >= 'NaN'", "v = 'NaN'", "100 < v", "v <> 1", "v IS DISTINCT FROM 1", "v IN ('NaN', 7)",
+    "v BETWEEN 50 AND 'NaN'", "NOT v <= 100", "NOT (v = 1)", "v < 100", "v = ANY ('{NaN, 7}'::float8[])",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["DOUBLE", "FLOAT"])
+def test_nan_is_found_in_files_whose_statistics_do_not_know_it(
+    kind: str, spark: SparkSession, run: Run, tmp_path: Path
+) -> None:
+    """Spark leaves out files by their least and greatest values, and in these NaN does not count."""
+    path = str(tmp_path / "nan")
+    rows = (
+        f"SELECT id, CAST(v AS {kind}) AS v FROM VALUES (1, 1.0D), (2, double('NaN')), (3, NULL) AS t(id, v)"
+    )
+    spark.sql(rows).coalesce(1).write.parquet(path)
+    target = SparkRelation(f"parquet.`{path}`", {"id": "INT", "v": kind})
+    found = {}
+    for test in NAN_TESTS:
+        tree = parse_one(f"SELECT id FROM t WHERE {test} ORDER BY id")
+        found[test] = [row[0] for row in run(translate(tree, target=lambda *_: target))]
+    odd = {"v < 100": [1], "v IS DISTINCT FROM 1": [2, 3]}
+    assert found == {test: odd.get(test, [2]) for test in NAN_TESTS}
 
 
 FILL = ", ".join(f"{number}000" for number in range(1, 40))

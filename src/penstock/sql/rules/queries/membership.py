@@ -29,7 +29,7 @@ from penstock.sql.rules.types import ANY, BOOL, PARTS, RECORD, TEXT, Type, array
 from penstock.sql.rules.values import lists
 from penstock.sql.rules.values.casts import coerce, matched, unify
 from penstock.sql.rules.values.literals import decimal
-from penstock.sql.rules.values.operators import compare, exact, row
+from penstock.sql.rules.values.operators import compare, exact, row, unpruned
 
 VALUES = {
     "user": "user", "current_user": "user", "session_user": "user", "current_role": "user",
@@ -201,7 +201,7 @@ def _in(context: Context, node: exp.Expr) -> Typed:
         return said
     if kind.name == "interval":
         (value, *items), kind = unify([value, *items])
-    given = coerce(value, kind).sql
+    given = unpruned(value, coerce(value, kind).sql)
     if kind == PARTS:
         tests = [compare("=", value, item).sql for item in items]
         return Typed(f"({' OR '.join(tests)})", BOOL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from dataclasses import replace
 
 from sqlglot import exp
@@ -20,6 +21,7 @@ _SIGNS: dict[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
     exp.NullSafeEQ: "<=>", exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "^",
 }  # fmt: skip
+_COLUMN = re.compile(r"(?:`[^`]+`\.?)+|CAST\((?:`[^`]+`\.?)+ AS DOUBLE\)")
 
 
 @rule(exp.Paren)
@@ -244,7 +246,18 @@ def compare(sign: str, left: Typed, right: Typed, node: exp.Expr | None = None) 
         both = [left if left.type.number else both[0], right if right.type.number else both[1]]
         if wide := _wide(both[0].type, both[1].type):
             return Typed(_compare_wide(sign, both[0], both[1], wide), BOOL)
-    return Typed(f"({both[0].sql} {sign} {both[1].sql})", BOOL)
+    one = both[0].sql if sign in ("<", "<=") else unpruned(left, both[0].sql)
+    other = both[1].sql if sign in (">", ">=") else unpruned(right, both[1].sql)
+    return Typed(f"({one} {sign} {other})", BOOL)
+
+
+def unpruned(value: Typed, sql: str) -> str:
+    """A column by which no files are left out, if it may have NaN.
+
+    Statistics in files do not know NaN, which is greater than all other numbers: Spark would not read files
+    in which they show nothing greater than the limit of a comparison.
+    """
+    return f"nanvl({sql}, {sql})" if value.type.floating and _COLUMN.fullmatch(sql) else sql
 
 
 def exact(value: Typed, kind: Type) -> Typed:
