@@ -15,10 +15,18 @@ def product(left: str, a: Type, right: str, b: Type) -> Typed:
     if kept == scale:
         return Typed(f"({left} * {right})", numeric(whole + kept, kept, exact=exact))
     narrow, kind = "DECIMAL(18,9)", numeric(38, 18, exact=False)
-    fits = f"{left} = try_cast({left} AS {narrow}) AND {right} = try_cast({right} AS {narrow})"
+    fits = f"{_kept(left, a, narrow)} AND {_kept(right, b, narrow)}"
     small = f"try_cast({left} AS {narrow}) * try_cast({right} AS {narrow})"
     rough = f"CAST({left} AS DOUBLE) * CAST({right} AS DOUBLE)"
     return Typed(f"IF({fits}, CAST({small} AS {kind.spark}), CAST({rough} AS {kind.spark}))", kind)
+
+
+def _kept(value: str, kind: Type, narrow: str) -> str:
+    """Whether a number keeps its digits in ``narrow``.
+
+    Both sides have the number's own type: those of two types Spark would round to what both fit into.
+    """
+    return f"{value} = try_cast(try_cast({value} AS {narrow}) AS {kind.spark})"
 
 
 def divide(left: str, a: Type, right: str, b: Type) -> Typed:
@@ -44,7 +52,7 @@ def _wide(left: str, a: Type, right: str, b: Type) -> Typed:
     def body(x: str, y: str) -> str:
         small = f"abs({x}) < 1{'0' * digits}BD"
         if b.scale > places:
-            small += f" AND {y} = CAST({y} AS DECIMAL(38,{places}))"
+            small += f" AND {_kept(y, b, f'DECIMAL(38,{places})')}"
         quotient = f"CAST({x} AS {narrow}) / CAST({y} AS DECIMAL(38,{places}))"
         rough = f"CAST({x} AS DOUBLE) / CAST({y} AS DOUBLE)"
         return f"IF({small}, CAST({quotient} AS {kind.spark}), CAST({rough} AS {kind.spark}))"
