@@ -98,7 +98,7 @@ class Server:
         result = self._connection.pgconn.exec_params(sql.encode(), values, oids, formats, results)
         if result.status != ExecStatus.TUPLES_OK:
             code = (result.error_field(67) or b"").decode()
-            return Answer(code or "XX000", (result.error_field(77) or b"").decode())
+            return Answer(code or "XX000", (result.error_field(77) or b"").decode(errors="replace"))
         columns = range(result.nfields)
         rows = (tuple(result.get_value(row, column) for column in columns) for row in range(result.ntuples))
         return Answer(types=tuple(map(result.ftype, columns)), rows=tuple(rows))

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from penstock.errors import SqlError
 from penstock.sql.rules.core import AGGREGATES, AggregateCall, Context, Typed, aggregate, refuse, rule
 from penstock.sql.rules.queries.clauses import check_distinct, direction
 from penstock.sql.rules.time import intervals
@@ -138,13 +139,10 @@ def _extreme(call: AggregateCall) -> Typed:
     value = coerce(call.args[0], TEXT) if call.args[0].type.name == "unknown" else call.args[0]
     if value.type.name in ("json", "jsonb", "bool", "record", "uuid", "bytea"):
         raise call.refuse(f"there is none for {value.type.name}")
-    if value.type == PARTS or value.type.name == "array":
-        size = intervals.size(value) if value.type == PARTS else ranked(value)
+    if value.type == PARTS or value.type.name in ("array", "bpchar"):
+        size = {"interval": intervals.size, "array": ranked, "bpchar": plain}[value.type.name](value)
         return Typed(call.wrap(f"{call.name}_by", f"{value.sql}, {size}", distinct=False), value.type)
-    sql = plain(value)
-    return Typed(
-        call.wrap(call.name, sql, distinct=False), TEXT if value.type.name == "bpchar" else value.type
-    )
+    return Typed(call.wrap(call.name, value.sql, distinct=False), value.type)
 
 
 @aggregate("bool_and", "bool_or", "every")
@@ -278,6 +276,9 @@ def _percentile(call: AggregateCall) -> Typed:
     if call.name == "percentile_cont":
         if not key.type.number:
             raise call.refuse(f"a value of type {key.type.name} is not supported")
+        if "nan" in fraction.lower():
+            # Spark wants a constant, and checks it, but for this one.
+            raise SqlError("percentile value NaN is not between 0 and 1", sqlstate="22003")
         within = f" WITHIN GROUP (ORDER BY {double(key)} {down})"
         made = call.wrap("percentile_cont", fraction, within=within)
         return Typed(made, array(FLOAT8) if several else FLOAT8)
@@ -286,7 +287,11 @@ def _percentile(call: AggregateCall) -> Typed:
     present = f"filter({values}, x_e -> x_e IS NOT NULL)"
     sort = f"sort_array({present}, {'false' if down == 'DESC' else 'true'})"
     share_sql = "x_f" if several else fraction
-    picked = f"get(x_a, CAST(greatest(1, ceil({share_sql} * size(x_a))) AS INT) - 1)"
+    fault = "CAST(raise_error('percentile value is not between 0 and 1') AS INT)"
+    place = (
+        f"IF({share_sql} BETWEEN 0 AND 1, CAST(greatest(1, ceil({share_sql} * size(x_a))) AS INT), {fault})"
+    )
+    picked = f"IF({share_sql} IS NULL, NULL, get(x_a, {place} - 1))"
     if several:
         picked = f"transform({fraction}, x_f -> {picked})"
     return Typed(f"transform(array({sort}), x_a -> {picked})[0]", array(key.type) if several else key.type)
@@ -295,5 +300,6 @@ def _percentile(call: AggregateCall) -> Typed:
 @aggregate("mode")
 def _mode(call: AggregateCall) -> Typed:
     key, way = call.order[0]
+    check_distinct([key.type], call.node)
     down = "DESC" if way.startswith("DESC") else "ASC"
     return Typed(call.wrap("mode", "", within=f" WITHIN GROUP (ORDER BY {key.sql} {down})"), key.type)
