@@ -19,7 +19,7 @@ from penstock.sql.rules.queries import aggregates, membership, windows  # noqa: 
 from penstock.sql.rules.queries.queries import query
 from penstock.sql.rules.text import patterns, quotes, strings  # noqa: F401
 from penstock.sql.rules.time import dates, durations, fields  # noqa: F401
-from penstock.sql.rules.values import arrays, literals, maths  # noqa: F401
+from penstock.sql.rules.values import arrays, buckets, literals, maths  # noqa: F401
 
 __all__ = ["SparkRelation", "respell", "translate"]
 

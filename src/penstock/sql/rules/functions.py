@@ -79,11 +79,14 @@ def _extreme(call: Call) -> Typed:
     values, kind = unify(call.args)
     if len(values) == 1:
         return values[0]
-    if kind == PARTS or kind.name == "array":
-        # By their sizes, which Spark does not see.
-        size = intervals.size if kind == PARTS else ranked
-        pairs = ", ".join(f"struct({size(value)} AS k, {value.sql} AS v)" for value in values)
-        word = "array_max" if call.name == "greatest" else "array_min"
+    if kind == PARTS or kind.name in ("array", "bpchar"):
+        # By what PostgreSQL compares, which Spark does not see. Of equal ones it is the first.
+        size = {"interval": intervals.size, "array": ranked, "bpchar": plain}[kind.name]
+        word, sign = ("array_max", -1) if call.name == "greatest" else ("array_min", 1)
+        pairs = ", ".join(
+            f"struct({size(value)} AS k, {sign * place} AS n, {value.sql} AS v)"
+            for place, value in enumerate(values, 1)
+        )
         return Typed(f"{word}(filter(array({pairs}), x_e -> x_e.v IS NOT NULL)).v", kind)
     return Typed(f"{call.name}({', '.join(value.sql for value in values)})", kind)
 

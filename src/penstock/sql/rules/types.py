@@ -15,7 +15,8 @@ class Type:
 
     ``precision`` and ``scale`` are those of the decimal that Spark has. ``exact`` is False where PostgreSQL's
     value would have another scale: the number is the same, its text is not. ``native`` marks json that Spark
-    holds as a struct, a map or a variant. ``unit`` says how it holds an interval (`intervals`).
+    holds as a struct, a map or a variant. ``unit`` says how it holds an interval (`intervals`). Of a bpchar,
+    ``precision`` is the n of char(n), to which all values are filled up; 0 where they may differ.
     """
 
     name: str
@@ -66,6 +67,7 @@ _INTERVALS = {
 }
 
 BOOL, INT2, INT4, INT8 = Type("bool"), Type("int2"), Type("int4"), Type("int8")
+BPCHAR = Type("bpchar")
 FLOAT4, FLOAT8, TEXT, BYTEA = Type("float4"), Type("float8"), Type("text"), Type("bytea")
 DATE, TIMESTAMP, TIMESTAMPTZ = Type("date"), Type("timestamp"), Type("timestamptz")
 TIME = Type("time")
@@ -106,6 +108,9 @@ def of_spark(ddl: str) -> Type:
     if head in ("decimal", "dec", "numeric"):
         found = re.search(r"\((\d+)\s*(?:,\s*(\d+))?\)", text)
         return numeric(int(found[1]), int(found[2] or 0)) if found else numeric(10, 0)
+    if head == "char":
+        found = re.search(r"\((\d+)\)", text)
+        return replace(BPCHAR, precision=int(found[1]) if found else 0)
     if head == "array":
         return array(of_spark(text[text.index("<") + 1 : text.rindex(">")]) if "<" in text else ANY)
     if head == "interval":
@@ -132,7 +137,6 @@ _OF_SPARK = {
     "double": FLOAT8,
     "string": TEXT,
     "varchar": TEXT,
-    "char": Type("bpchar"),
     "binary": BYTEA,
     "date": DATE,
     "timestamp": TIMESTAMPTZ,
@@ -151,8 +155,8 @@ NAMED = {
     "TEXT": TEXT,
     "VARCHAR": TEXT,
     "NAME": TEXT,
-    "CHAR": Type("bpchar"),
-    "BPCHAR": Type("bpchar"),
+    "CHAR": BPCHAR,
+    "BPCHAR": BPCHAR,
     "VARBINARY": BYTEA,
     "BINARY": BYTEA,
     "DATE": DATE,
@@ -183,7 +187,8 @@ def common(types: Sequence[Type]) -> Type:
     if all(kind.name == "array" for kind in known):
         return array(common([kind.element or ANY for kind in known]))
     if all(kind.textual for kind in known):
-        return TEXT if len({kind.name for kind in known}) > 1 else first
+        # Each can become the other, so the first decides.
+        return BPCHAR if first.name == "bpchar" and len(set(known)) > 1 else first
     if all(kind.name == "interval" for kind in known):
         return first if len({kind.unit for kind in known}) == 1 else PARTS
     names = {(kind.name, kind.native) for kind in known}

@@ -7,7 +7,7 @@ from penstock.sql.rules.json import text as jsontext
 from penstock.sql.rules.json.text import Raw
 from penstock.sql.rules.queries.aggregates import nonempty, ordered
 from penstock.sql.rules.types import ANY, JSON, JSONB
-from penstock.sql.rules.values.texts import json_text, to_text
+from penstock.sql.rules.values.texts import json_text, output, to_text
 
 
 def _made(name: str, sql: str) -> Typed:
@@ -48,7 +48,7 @@ def _written(value: Typed) -> str:
         return f"concat('\"', {moment}, date_format({value.sql}, 'xxx'), '\"')"
     if kind.name == "any":
         raise refuse("a value whose type is not known here cannot become json", hint="Cast it.")
-    return jsontext.encoded(to_text(value))
+    return jsontext.encoded(output(value))
 
 
 def _record(value: Typed) -> str:
@@ -73,13 +73,8 @@ def _build_object(call: Call) -> Typed:
 
 def _key(value: Typed) -> str:
     fault = "CAST(raise_error('null value not allowed for object key') AS STRING)"
-    return (
-        f"coalesce({jsontext.encoded(to_text(value))}, {fault})" if value.value is None else _literal(value)
-    )
-
-
-def _literal(value: Typed) -> str:
-    return jsontext.encoded(to_text(value))
+    told = jsontext.encoded(output(value))
+    return f"coalesce({told}, {fault})" if value.value is None else told
 
 
 @function("json_build_array", "jsonb_build_array")

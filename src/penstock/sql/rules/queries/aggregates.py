@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from penstock.errors import SqlError
 from penstock.sql.rules.core import (
     AGGREGATES,
     AggregateCall,
@@ -147,13 +148,10 @@ def _extreme(call: AggregateCall) -> Typed:
     value = coerce(call.args[0], TEXT) if call.args[0].type.name == "unknown" else call.args[0]
     if value.type.name in ("json", "jsonb", "bool", "record", "uuid", "bytea"):
         raise call.refuse(f"there is none for {value.type.name}")
-    if value.type == PARTS or value.type.name == "array":
-        size = intervals.size(value) if value.type == PARTS else ranked(value)
+    if value.type == PARTS or value.type.name in ("array", "bpchar"):
+        size = {"interval": intervals.size, "array": ranked, "bpchar": plain}[value.type.name](value)
         return Typed(call.wrap(f"{call.name}_by", f"{value.sql}, {size}", distinct=False), value.type)
-    sql = plain(value)
-    return Typed(
-        call.wrap(call.name, sql, distinct=False), TEXT if value.type.name == "bpchar" else value.type
-    )
+    return Typed(call.wrap(call.name, value.sql, distinct=False), value.type)
 
 
 @aggregate("bool_and", "bool_or", "every")
@@ -287,6 +285,9 @@ def _percentile(call: AggregateCall) -> Typed:
     if call.name == "percentile_cont":
         if not key.type.number:
             raise call.refuse(f"a value of type {key.type.name} is not supported")
+        if "nan" in fraction.lower():
+            # Spark wants a constant, and checks it, but for this one.
+            raise SqlError("percentile value NaN is not between 0 and 1", sqlstate="22003")
         within = f" WITHIN GROUP (ORDER BY {double(key)} {down})"
         made = call.wrap("percentile_cont", fraction, within=within)
         if not several:
@@ -317,5 +318,6 @@ def _picked(share: str, key: Typed) -> str:
 @aggregate("mode")
 def _mode(call: AggregateCall) -> Typed:
     key, way = call.order[0]
+    check_distinct([key.type], call.node)
     down = "DESC" if way.startswith("DESC") else "ASC"
     return Typed(call.wrap("mode", "", within=f" WITHIN GROUP (ORDER BY {key.sql} {down})"), key.type)

@@ -10,8 +10,9 @@ from penstock.errors import SqlError
 from penstock.sql.rules.core import Context, NamedColumn, NameScope, Typed, name_of, position, refuse
 from penstock.sql.rules.queries.membership import find
 from penstock.sql.rules.time import intervals
-from penstock.sql.rules.types import PARTS, Type, numeric
+from penstock.sql.rules.types import BPCHAR, PARTS, TEXT, Type, numeric
 from penstock.sql.rules.values.operators import ranked
+from penstock.sql.rules.values.texts import plain
 
 
 def output_of(fields: Sequence[NamedColumn] | None, node: exp.Expr) -> int | None:
@@ -148,6 +149,12 @@ def check_distinct(kinds: Sequence[Type], node: exp.Expr) -> None:
             node,
             hint="Group by extract(epoch from …).",
         )
+    if BPCHAR in single:
+        raise refuse(
+            "values of type bpchar cannot be grouped if they may have different numbers of blanks at the end",
+            node,
+            hint="Cast them: (…)::text, or (…)::char(10).",
+        )
 
 
 def order_of(
@@ -194,9 +201,14 @@ def direction(item: exp.Expr) -> str:
 
 
 def sortable(value: Typed) -> Typed:
-    """A key by which Spark can sort: it knows no order among intervals with all their parts."""
+    """A key by which Spark can sort: it knows no order among intervals with all their parts.
+
+    Nor does it pass over blanks at the end of a bpchar.
+    """
     if value.type.name in ("json", "jsonb"):
         raise refuse("json cannot be sorted", hint="Sort by its text: (…)::text.")
+    if value.type == BPCHAR:
+        return Typed(plain(value), TEXT)
     if value.type.name == "array":
         return Typed(ranked(value), value.type)
     return Typed(intervals.size(value), numeric(38, 0)) if value.type == PARTS else value

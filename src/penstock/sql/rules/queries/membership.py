@@ -25,11 +25,12 @@ from penstock.sql.rules.core import (
 )
 from penstock.sql.rules.queries.conditions import null_is_false
 from penstock.sql.rules.time import intervals
-from penstock.sql.rules.types import ANY, BOOL, PARTS, RECORD, TEXT, Type, array, common
+from penstock.sql.rules.types import ANY, BOOL, BPCHAR, PARTS, RECORD, TEXT, Type, array, common
 from penstock.sql.rules.values import lists
 from penstock.sql.rules.values.casts import coerce, matched, unify
 from penstock.sql.rules.values.literals import decimal
 from penstock.sql.rules.values.operators import compare, exact, row, unpruned
+from penstock.sql.rules.values.texts import plain
 
 VALUES = {
     "user": "user", "current_user": "user", "session_user": "user", "current_role": "user",
@@ -192,6 +193,8 @@ def _in(context: Context, node: exp.Expr) -> Typed:
     value = context.expr(node.this)
     items = [context.expr(item) for item in node.expressions]
     kind = matched([value.type, *(item.type for item in items)], compared=True)
+    if value.type.name == "bpchar" and kind == TEXT:
+        raise refuse("char(n) IN a list with texts is not supported", node, hint="Cast it: x::text IN (…).")
     if len(items) > lists.MANY and (said := lists.one_of(value, items)) is not None:
         return said
     if kind.name == "numeric" or kind.name == "bpchar" or (value.type.name == "date" and kind.name != "date"):
@@ -222,6 +225,8 @@ def _in_query(context: Context, left: exp.Expr, node: exp.Expr, condition: exp.E
             for value, field in zip(values, fields, strict=True)
         ]
         values = [coerce(value, kind) for value, kind in zip(values, kinds, strict=True)]
+        kinds = [_without_blanks(kind, field.type) for kind, field in zip(kinds, fields, strict=True)]
+        values = [coerce(value, kind) for value, kind in zip(values, kinds, strict=True)]
         if PARTS in kinds:
             raise refuse("IN with a query of intervals is not supported", left)
         query = retyped(query, kinds)
@@ -236,6 +241,11 @@ def _in_query(context: Context, left: exp.Expr, node: exp.Expr, condition: exp.E
     return Typed(f"(CASE WHEN {test} THEN true {unsure} ELSE false END)", BOOL)
 
 
+def _without_blanks(kind: Type, field: Type) -> Type:
+    """Texts, if one of the two is a char(n): so both are compared without its blanks."""
+    return TEXT if kind.textual and "bpchar" in (kind.name, field.name) else kind
+
+
 def literal_text(value: Typed) -> str | None:
     """What is written, if the value is a literal that has no type yet."""
     return value.value if value.type.name == "unknown" and isinstance(value.value, str) else None
@@ -244,6 +254,8 @@ def literal_text(value: Typed) -> str | None:
 def joint_type(columns: Sequence[NamedColumn]) -> Type:
     """The type of columns that become one. Among numerics a literal has the digits that are written."""
     kind = common([column.type for column in columns])
+    if kind.name == "bpchar" and any(column.literal is not None for column in columns):
+        return BPCHAR
     if kind.name != "numeric":
         return kind
     literals = [column.literal for column in columns if column.type.name == "unknown"]
@@ -253,13 +265,14 @@ def joint_type(columns: Sequence[NamedColumn]) -> Type:
 def retyped(query: TranslatedQuery, kinds: list[Type]) -> TranslatedQuery:
     """A query whose columns that are bare literals are given the types that PostgreSQL finds for them.
 
-    Intervals are given the parts of those that they stand beside.
+    Intervals are given the parts of those that they stand beside, and char(n) loses its blanks beside a text.
     """
     if query.fields is None:
         return query
     changed = [
         (field.type.name == "unknown" and kind.name not in ("unknown", "any", "text"))
         or (field.type.name == kind.name == "interval" and field.type != kind)
+        or (field.type.name == "bpchar" and kind.name == "text")
         for field, kind in zip(query.fields, kinds, strict=True)
     ]
     if not any(changed):
@@ -279,7 +292,7 @@ def retyped(query: TranslatedQuery, kinds: list[Type]) -> TranslatedQuery:
 def _retyped(name: str, given: Type, kind: Type) -> str:
     if given.name == "interval":
         return intervals.converted(Typed(name, given), kind.unit).sql
-    return f"CAST({name} AS {kind.spark})"
+    return f"CAST({plain(Typed(name, given))} AS {kind.spark})"
 
 
 def quantified(context: Context, left: exp.Expr, sign: str, right: exp.Expr) -> Typed:

@@ -13,6 +13,7 @@ from penstock.sql.rules.core import (
     NamedColumn,
     NameScope,
     TranslatedQuery,
+    Typed,
     alias_of,
     name_of,
     position,
@@ -20,8 +21,9 @@ from penstock.sql.rules.core import (
     refuse,
 )
 from penstock.sql.rules.queries.rowsets import rows_of
-from penstock.sql.rules.types import common, of_spark
-from penstock.sql.rules.values.operators import truth
+from penstock.sql.rules.types import TEXT, common, of_spark
+from penstock.sql.rules.values.operators import compare, truth
+from penstock.sql.rules.values.texts import plain
 
 
 def from_clause(context: Context, select: exp.Expr) -> tuple[str, NameScope]:
@@ -112,7 +114,10 @@ def _left(scope: NameScope, name: str, join: exp.Expr) -> NamedColumn:
 
 
 def _using_test(scope: NameScope, sources: tuple[FromItem, ...], name: str, join: exp.Expr) -> str:
-    return f"{_left(scope, name, join).sql} = {_fields(sources, name, join).sql}"
+    left, right = _left(scope, name, join), _fields(sources, name, join)
+    if "bpchar" in (left.type.name, right.type.name):
+        return compare("=", Typed(left.sql, left.type), Typed(right.sql, right.type), join).sql
+    return f"{left.sql} = {right.sql}"
 
 
 def _merged(
@@ -120,9 +125,10 @@ def _merged(
 ) -> NamedColumn:
     left, right = _left(scope, name, join), _fields(sources, name, join)
     kind = common([left.type, right.type])
+    one, other = (plain(Typed(f.sql, f.type)) if kind == TEXT else f.sql for f in (left, right))
     if side == "FULL":
-        return NamedColumn(name, f"coalesce({left.sql}, {right.sql})", kind)
-    return NamedColumn(name, right.sql if side == "RIGHT" else left.sql, kind)
+        return NamedColumn(name, f"coalesce({one}, {other})", kind)
+    return NamedColumn(name, other if side == "RIGHT" else one, kind)
 
 
 def _source(context: Context, node: exp.Expr, scope: NameScope) -> tuple[str, tuple[FromItem, ...]]:

@@ -39,7 +39,8 @@ def _pattern(context: Context, node: exp.Expr, escape: str) -> Typed:
     value = context.expr(node.this)
     if not (value.type.textual or value.type.name in ("unknown", "any")):
         raise refuse(f"LIKE wants a text, not {value.type.name}", node, sqlstate="42883")
-    sql = plain(coerce(value, TEXT))
+    # With the blanks of a char(n).
+    sql = value.sql if value.type.textual else coerce(value, TEXT).sql
     right = quantifier(node.args["expression"])
     fold = isinstance(node, exp.ILike)
     if isinstance(right, exp.Any | exp.All):
@@ -109,7 +110,8 @@ def _matches(context: Context, node: exp.Expr) -> Typed:
     value = context.expr(node.this)
     if not (value.type.textual or value.type.name in ("unknown", "any")):
         raise refuse(f"~ wants a text, not {value.type.name}", node, sqlstate="42883")
-    sql = plain(coerce(value, TEXT))
+    # With the blanks of a char(n).
+    sql = value.sql if value.type.textual else coerce(value, TEXT).sql
     flags = "i" if isinstance(node, exp.RegexpILike) else ""
     right = quantifier(node.args["expression"])
     if isinstance(right, exp.Any | exp.All):

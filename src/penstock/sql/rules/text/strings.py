@@ -66,9 +66,9 @@ def _length(call: Call) -> Typed:
 def _octets(call: Call) -> Typed:
     call.expect(1)
     value = call.args[0]
-    return Typed(
-        f"{call.name}({value.sql if value.type.name in ('bytea', 'bpchar') else texts(call)[0]})", INT4
-    )
+    # The blanks of a char(n) are octets, but there is no bit_length for it.
+    is_counted = value.type.name == "bytea" or (value.type.name == "bpchar" and call.name == "octet_length")
+    return Typed(f"{call.name}({value.sql if is_counted else texts(call)[0]})", INT4)
 
 
 @function("left", "right")
@@ -188,7 +188,11 @@ def _overlay(context: Context, node: exp.Expr) -> Typed:
     start = context.expr(node.args["from_"])
     size = node.args.get("for_")
     length = context.expr(size).sql if size is not None else f"char_length({new})"
-    return Typed(f"overlay({value} PLACING {new} FROM {start.sql} FOR {length})", TEXT)
+    first = coerce(start, INT4).sql
+    fault = "CAST(raise_error('negative substring length not allowed') AS STRING)"
+    # Spark's own takes a negative length for none, and begins at 0 and before.
+    rest = f"substring({value}, {at_least(1, f'({first} + {length})')})"
+    return Typed(f"IF({first} < 1, {fault}, concat(left({value}, {first} - 1), {new}, {rest}))", TEXT)
 
 
 @function("split_part")

@@ -7,7 +7,7 @@ from sqlglot import exp
 from penstock.sql.rules.core import Call, Context, Typed, at_least, between, function, once, refuse, rule
 from penstock.sql.rules.types import ANY, BOOL, INT4, PARTS, TEXT, Type, array, common
 from penstock.sql.rules.values.casts import cast, coerce, unify
-from penstock.sql.rules.values.texts import shown
+from penstock.sql.rules.values.texts import holds_bpchar, plain, shown
 
 
 @rule(exp.Array)
@@ -96,13 +96,18 @@ def _cardinality(call: Call) -> Typed:
     return Typed(f"size({_given(call).sql})", INT4)
 
 
-def _pair(items: Typed, value: Typed, *, equal: bool = False) -> tuple[Typed, Typed, Type]:
-    """An array and an element of one type; ``equal`` if elements are compared with it."""
+def _pair(
+    items: Typed, value: Typed, *, equal: bool = False, swapped: bool = False
+) -> tuple[Typed, Typed, Type]:
+    """An array and an element of one type; ``equal`` if elements are compared with it.
+
+    ``swapped`` if the element comes first, which may decide on the type.
+    """
     element = items.type.element or ANY
     if value.type.name == "unknown":
         value = coerce(value, element)
-    kind = common([element, value.type])
-    if equal and (kind == PARTS or kind.name in ("json", "jsonb")):
+    kind = common([value.type, element] if swapped else [element, value.type])
+    if equal and (kind == PARTS or kind.name in ("json", "jsonb", "bpchar")):
         raise refuse(f"looking for a value of type {kind.name} in an array is not supported")
     return coerce(items, array(kind)), coerce(value, kind), kind
 
@@ -111,7 +116,8 @@ def _pair(items: Typed, value: Typed, *, equal: bool = False) -> tuple[Typed, Ty
 def _append(call: Call) -> Typed:
     call.expect(2)
     first = call.name == "array_append"
-    items, value, kind = _pair(_given(call, 0 if first else 1), call.args[1 if first else 0])
+    given = _given(call, 0 if first else 1), call.args[1 if first else 0]
+    items, value, kind = _pair(*given, swapped=not first)
     one = f"array({value.sql})"
     base = f"coalesce({items.sql}, CAST(array() AS {array(kind).spark}))"
     return Typed(f"concat({base}, {one})" if first else f"concat({one}, {base})", array(kind))
@@ -137,11 +143,10 @@ def joined(left: Typed, right: Typed) -> Typed:
             f"IF({a} IS NULL AND {b} IS NULL, NULL, concat(coalesce({a}, {empty}), coalesce({b}, {empty})))",
             kind,
         )
-    items, value, kind = _pair(left, right) if left.type.name == "array" else _pair(right, left)
+    is_first = left.type.name == "array"
+    items, value, kind = _pair(left, right) if is_first else _pair(right, left, swapped=True)
     base, one = f"coalesce({items.sql}, CAST(array() AS {array(kind).spark}))", f"array({value.sql})"
-    return Typed(
-        f"concat({base}, {one})" if left.type.name == "array" else f"concat({one}, {base})", array(kind)
-    )
+    return Typed(f"concat({base}, {one})" if is_first else f"concat({one}, {base})", array(kind))
 
 
 @function("array_position")
@@ -206,7 +211,8 @@ def _both(left: Typed, right: Typed, node: exp.Expr) -> tuple[Typed, Typed]:
     if left.type.name != "array" or right.type.name != "array":
         raise refuse("this operator is supported for arrays only", node)
     kind = common([left.type, right.type])
-    return coerce(left, kind), coerce(right, kind)
+    a, b = coerce(left, kind), coerce(right, kind)
+    return (Typed(plain(a), array(TEXT)), Typed(plain(b), array(TEXT))) if holds_bpchar(kind) else (a, b)
 
 
 @function("trim_array")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -15,6 +16,7 @@ from penstock.sql.rules.time import clock, intervals
 from penstock.sql.rules.types import (
     ANY,
     BOOL,
+    BPCHAR,
     BYTEA,
     DAYTIME,
     JSON,
@@ -31,9 +33,10 @@ from penstock.sql.rules.types import (
     decimal,
     numeric,
 )
+from penstock.sql.rules.values.constants import check_range
 from penstock.sql.rules.values.literals import FLOATING, UUID_FORM, constant, floating, shortened
 from penstock.sql.rules.values.literals import decimal as decimal_literal
-from penstock.sql.rules.values.texts import json_text, plain, to_text
+from penstock.sql.rules.values.texts import holds_bpchar, json_text, plain, to_text
 
 
 def of_cast(node: exp.Expr) -> tuple[Type, list[int]]:
@@ -49,7 +52,8 @@ def of_cast(node: exp.Expr) -> tuple[Type, list[int]]:
     kind = NAMED.get(name)
     if kind is None:
         raise refuse(f"the type {node.sql('postgres').lower()} is not supported", node)
-    return kind, sizes
+    # A bare char is a char(1), and bpchar has no limit.
+    return kind, sizes or ([1] if name == "CHAR" else [])
 
 
 @rule(exp.Cast)
@@ -62,6 +66,7 @@ def _cast(context: Context, node: exp.Expr) -> Typed:
         # A number too large for a decimal is fine as a double.
         return floating(str(inner.this), kind)
     value = context.expr(inner)
+    check_range(value.value, kind, node)
     if kind.name == "interval":
         return _to_interval(value, node.args["to"], sizes)
     if kind == NUMERIC and not sizes:
@@ -94,7 +99,7 @@ def _sized_array(value: Typed, to: exp.Expr) -> Typed:
     if not sizes or kind.name == "numeric":
         return value
     cut = sized(Typed("x_s", value.type.element), inner, sizes)
-    return Typed(f"transform({value.sql}, x_s -> {cut.sql})", value.type)
+    return Typed(f"transform({value.sql}, x_s -> {cut.sql})", array(cut.type))
 
 
 def sized(value: Typed, to: exp.Expr, sizes: Sequence[int]) -> Typed:
@@ -104,7 +109,8 @@ def sized(value: Typed, to: exp.Expr, sizes: Sequence[int]) -> Typed:
     if value.type.name == "text":
         return Typed(f"left({value.sql}, {sizes[0]})", TEXT)
     if value.type.name == "bpchar":
-        return Typed(f"rpad(left({value.sql}, {sizes[0]}), {sizes[0]}, ' ')", value.type)
+        kind = replace(BPCHAR, precision=sizes[0])
+        return Typed(f"rpad(left({value.sql}, {sizes[0]}), {sizes[0]}, ' ')", kind)
     if value.type.name == "time" and sizes[0] == 6:
         return value
     if value.type.name in ("timestamp", "timestamptz") and sizes[0] in (0, 3, 6):
@@ -136,7 +142,7 @@ def cast(value: Typed, kind: Type) -> Typed:  # noqa: C901 - one case for each t
             return found
     if source.name == "unknown":
         return Typed(f"CAST({value.sql} AS {kind.spark})", kind)
-    if source == kind:
+    if source == kind or source.name == kind.name == "bpchar":
         return value
     if source.name == "any":
         raise refuse(f"a cast to {kind.name} of a value whose type is not known here is not supported")
@@ -177,12 +183,12 @@ def _to_uuid(value: Typed) -> str:
     bare = "lower(regexp_replace(x_u, '[{}-]', ''))"
     shown = f"regexp_replace({bare}, '^(.{{8}})(.{{4}})(.{{4}})(.{{4}})', '$1-$2-$3-$4-')"
     inner = f"IF(x_u IS NULL OR x_u RLIKE {text(UUID_FORM)}, {shown}, {fault})"
-    return f"transform(array({plain(value)}), x_u -> {inner})[0]"
+    return f"transform(array({value.sql}), x_u -> {inner})[0]"
 
 
 def _to_json(value: Typed, kind: Type) -> Typed:
     """Json stays as it is written; jsonb is written in one way, whatever it is made of."""
-    document = json_text(value) if value.type.native else plain(value)
+    document = json_text(value)
     if kind.name == "jsonb":
         return Typed(jsontext.canonical(document), JSONB, jsontext.Raw(document))
     return Typed(document if value.type.name in ("json", "jsonb") else jsontext.checked(document), JSON)
@@ -193,7 +199,7 @@ def _literal(value: str, kind: Type) -> Typed | None:
         found = constant(value, kind)
         return Typed(f"CAST({found.sql} AS {kind.spark})", kind) if found else None
     if kind.name == "bpchar":
-        return Typed(text(value), kind)
+        return Typed(text(value), BPCHAR)
     if kind.name == "array":
         return _array_literal(value, kind)
     return constant(value, kind)
@@ -362,13 +368,14 @@ def coerce(value: Typed, kind: Type) -> Typed:
     if value.type.name == "unknown":
         return _beside(value, kind)
     if kind.textual and value.type.textual:
-        return Typed(plain(value), TEXT)
+        return Typed(value.sql if kind.name == "bpchar" else plain(value), kind)
     if kind.name == "interval":
         return intervals.converted(value, kind.unit) if value.type.name == "interval" else value
     if kind.name in ("json", "jsonb", "record", "bool", "bytea", "uuid") or value.type.name == "any":
         return value
     if kind.name == "array":
-        return Typed(f"CAST({value.sql} AS {kind.spark})", kind)
+        sql = value.sql if holds_bpchar(kind) else plain(value)
+        return Typed(f"CAST({sql} AS {kind.spark})", kind)
     return Typed(f"CAST({value.sql} AS {kind.spark})", kind) if kind.spark != value.type.spark else value
 
 
@@ -389,6 +396,9 @@ def _beside(value: Typed, kind: Type) -> Typed:
 def matched(types: Sequence[Type], *, compared: bool = False) -> Type:
     """The type that all have; an error if there is none, by the code of an operator if they are compared."""
     kind = common(types)
+    if compared and kind.name == "bpchar" and any(each.name == "text" for each in types):
+        # There is no operator for the two; that of texts is preferred.
+        return TEXT
     if kind.name == "any" and not any(each.name == "any" for each in types):
         names = " and ".join(sorted({each.name for each in types}))
         if compared:
@@ -405,8 +415,8 @@ def unify(values: Sequence[Typed], *, compared: bool = False) -> tuple[list[Type
         # A literal among them may have other parts than the rest.
         kind = common([value.type for value in given])
         given = [intervals.converted(value, kind.unit) for value in given]
-    if kind.name in ("numeric", "array"):
-        # So may a literal have more digits.
+    if kind.name in ("numeric", "array", "bpchar"):
+        # So may a literal have more digits, or fewer blanks.
         kind = common([value.type for value in given])
         given = [coerce(value, kind) for value in given]
     return given, kind

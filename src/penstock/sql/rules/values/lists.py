@@ -37,6 +37,8 @@ def one_of(value: Typed, items: Sequence[Typed]) -> Typed | None:
     As in PostgreSQL all are compared in one type, that of the value and all items.
     """
     kind = common([value.type, *(item.type for item in items)])
+    if kind.name == "bpchar" and any(item.type.name == "text" for item in items):
+        return None
     if kind.name == "numeric":
         return _one_number(_exact(value, kind), [_exact(item, kind) for item in items])
     if kind.name == "bpchar":

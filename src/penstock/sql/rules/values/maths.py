@@ -166,10 +166,10 @@ def _double(call: Call) -> Typed:
         **dict.fromkeys(
             ("sin", "cos", "tan", "cot"), ("abs({v}) = DOUBLE('Infinity')", "input is out of range")
         ),
-        "asin": ("abs({v}) > 1", "input is out of range"),
-        "acos": ("abs({v}) > 1", "input is out of range"),
+        "asin": ("abs({v}) > 1 AND NOT isnan({v})", "input is out of range"),
+        "acos": ("abs({v}) > 1 AND NOT isnan({v})", "input is out of range"),
         "acosh": ("{v} < 1", "input is out of range"),
-        "atanh": ("abs({v}) > 1", "input is out of range"),
+        "atanh": ("abs({v}) > 1 AND NOT isnan({v})", "input is out of range"),
     }
     if call.name == "sqrt":
         return Typed(square_root(value), kind)
@@ -242,11 +242,3 @@ def _gcd(call: Call) -> Typed:
     if call.name == "lcm":
         sql = f"IF({a} = 0 OR {b} = 0, 0L, abs({a} DIV {sql} * {b}))"
     return Typed(f"CAST({sql} AS {kind.spark})", kind)
-
-
-@function("width_bucket")
-def _width_bucket(call: Call) -> Typed:
-    call.expect(4)
-    a, low, high = (double(_number(call, i)) for i in range(3))
-    count = coerce(call.args[3], INT4).sql
-    return Typed(f"CAST(width_bucket({a}, {low}, {high}, {count}) AS INT)", INT4)

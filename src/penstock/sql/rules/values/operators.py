@@ -10,11 +10,12 @@ from sqlglot import exp
 
 from penstock.sql.rules.core import Context, Typed, once, refuse, rule
 from penstock.sql.rules.time import intervals, moments
-from penstock.sql.rules.types import BOOL, FLOAT8, ROUGH, TEXT, Type, common, decimal, numeric
+from penstock.sql.rules.types import BOOL, FLOAT8, ROUGH, TEXT, Type, array, common, decimal, numeric
 from penstock.sql.rules.values.casts import cast, coerce, unify
+from penstock.sql.rules.values.constants import check_arithmetic
 from penstock.sql.rules.values.decimals import divide, product
 from penstock.sql.rules.values.literals import date
-from penstock.sql.rules.values.texts import plain, to_text
+from penstock.sql.rules.values.texts import holds_bpchar, plain, to_text
 
 _SIGNS: dict[type[exp.Expr], str] = {
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%",
@@ -72,6 +73,7 @@ def arithmetic(sign: str, left: Typed, right: Typed, node: exp.Expr | None = Non
         raise refuse(what, node, sqlstate="42883" if known else "0A000")
     kind = common([left.type, right.type])
     if kind.integer:
+        check_arithmetic(sign, left, right, kind, node)
         if sign == "/":
             return Typed(f"CAST({left.sql} DIV {right.sql} AS {kind.spark})", kind)
         return Typed(f"({left.sql} {sign} {right.sql})", kind)
@@ -233,8 +235,9 @@ def compare(sign: str, left: Typed, right: Typed, node: exp.Expr | None = None) 
     both, kind = unify([left, right], compared=True)
     if kind.name == "interval" and kind.unit == "parts":
         return Typed(f"({intervals.size(both[0])} {sign} {intervals.size(both[1])})", BOOL)
-    if kind.name == "bpchar":
-        both = [Typed(plain(value), TEXT) for value in both]
+    if kind.name == "bpchar" or holds_bpchar(kind):
+        kind = TEXT if kind.name == "bpchar" else array(TEXT)
+        both = [Typed(plain(value), kind) for value in both]
     if kind.name == "array" and kind.element is not None and kind.element.name in ("interval", "jsonb"):
         raise refuse(
             f"arrays of {kind.element.name} cannot be compared", node, hint="Compare their elements."
@@ -373,15 +376,16 @@ def _case(context: Context, node: exp.Expr) -> Typed:
     subject = context.expr(node.this) if node.this is not None else None
     branches = node.args["ifs"]
     default = node.args.get("default")
-    values = [context.expr(branch.args["true"]) for branch in branches]
-    values.append(context.expr(default) if default is not None else Typed("NULL", Type("unknown")))
-    given, kind = unify(values)
+    # Where the first of several types decides, that is the type of ELSE.
+    values = [context.expr(default) if default is not None else Typed("NULL", Type("unknown"))]
+    values += [context.expr(branch.args["true"]) for branch in branches]
+    (other, *given), kind = unify(values)
     parts = []
-    for branch, value in zip(branches, given, strict=False):
+    for branch, value in zip(branches, given, strict=True):
         test = context.expr(branch.this)
         condition = compare("=", subject, test).sql if subject is not None else truth(test)
         parts.append(f"WHEN {condition} THEN {value.sql}")
-    return Typed(f"(CASE {' '.join(parts)} ELSE {given[-1].sql} END)", kind)
+    return Typed(f"(CASE {' '.join(parts)} ELSE {other.sql} END)", kind)
 
 
 @rule(exp.Collate)

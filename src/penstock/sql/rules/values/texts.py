@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from penstock.sql.rules.core import Typed, between, once, refuse
+from penstock.sql.rules.types import Type
 
 
 def plain(value: Typed) -> str:
-    """A text without the blanks that fill a char(n)."""
-    return f"rtrim(' ', {value.sql})" if value.type.name == "bpchar" else value.sql
+    """A text, or an array of texts, without the blanks that fill a char(n): so they are cast and compared."""
+    if value.type.name == "bpchar":
+        return f"rtrim(' ', {value.sql})"
+    return f"transform({value.sql}, x_b -> rtrim(' ', x_b))" if holds_bpchar(value.type) else value.sql
+
+
+def holds_bpchar(kind: Type) -> bool:
+    """Is it an array of char(n)?"""
+    return kind.name == "array" and kind.element is not None and kind.element.name == "bpchar"
+
+
+def output(value: Typed) -> str:
+    """What functions of any type write of a value. Unlike ``::text`` this has the blanks of a char(n)."""
+    return value.sql if value.type.name == "bpchar" else to_text(value)
 
 
 def json_text(value: Typed) -> str:
@@ -58,10 +71,10 @@ def _dated(v: str, shown: str) -> str:
 
 
 def shown(value: Typed) -> str:
-    """What PostgreSQL's functions show of a value: like ``::text``, but for truth values."""
+    """What PostgreSQL's functions of texts show of a value: like `output`, but for truth values."""
     if value.type.name == "bool":
         return f"CASE WHEN {value.sql} THEN 't' WHEN NOT {value.sql} THEN 'f' END"
-    return to_text(value)
+    return output(value)
 
 
 def _float_text(value: Typed) -> str:

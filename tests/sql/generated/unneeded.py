@@ -1,0 +1,70 @@
+"""Errors of parts whose value nobody needs: PostgreSQL computes some of them, Spark does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from penstock.errors import SqlError
+from penstock.sql.parse.postgres import parse_one
+
+_Kinds = tuple[type[exp.Expr], ...]
+_SOURCES: dict[str, tuple[_Kinds, frozenset[str]]] = {
+    "22012": ((exp.Div, exp.Mod), frozenset({"div", "mod"})),
+    "22P02": ((exp.Cast,), frozenset()),
+    "22003": ((exp.Cast, exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Abs), frozenset({"abs", "power", "exp"})),
+    "2201E": ((), frozenset({"ln", "log", "log10"})),
+    "2201F": ((exp.Pow, exp.Sqrt), frozenset({"power", "pow", "sqrt"})),
+}
+"""What can raise an error, by its code: kinds of nodes, and functions."""
+_CHOICES = (exp.Case, exp.And, exp.Or, exp.Filter, exp.Join, exp.Exists)
+_CHOOSING = frozenset({"coalesce", "count"})
+_AROUND = (exp.Paren, exp.Cast, exp.Any, exp.All, exp.Bracket, exp.Neg)
+
+
+def may_be_left_out(sql: str, sqlstate: str) -> bool:
+    """Can this error come only from parts whose value may not be needed?
+
+    Such a part stands beside a NULL, or in a join's condition, AND, OR, CASE, COALESCE, FILTER or count().
+    """
+    try:
+        tree = parse_one(sql)
+    except SqlError:
+        return False
+    sources = list(_sources(tree, sqlstate))
+    return bool(sources) and all(map(_is_optional, sources))
+
+
+def _sources(tree: exp.Expr, sqlstate: str) -> Iterator[exp.Expr]:
+    kinds, names = _SOURCES.get(sqlstate, ((), frozenset()))
+    for node in tree.walk():
+        if isinstance(node, kinds) or _name(node) in names:
+            yield node
+
+
+def _name(node: exp.Expr) -> str:
+    return str(node.name).lower() if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc) else ""
+
+
+def _is_optional(node: exp.Expr) -> bool:
+    if _is_missing(node):
+        return True
+    while (above := node.parent) is not None:
+        if isinstance(above, _CHOICES) or _name(above) in _CHOOSING:
+            return True
+        if isinstance(above, exp.Binary | exp.Anonymous):
+            others = [each for each in above.iter_expressions() if each is not node]
+            if any(map(_is_missing, others)):
+                return True
+        node = above
+    return False
+
+
+def _is_missing(node: exp.Expr) -> bool:
+    """Is it a NULL, or a CASE that may be one?"""
+    while isinstance(node, _AROUND) or _name(node) in ("any", "all", "some"):
+        node = node.expressions[0] if isinstance(node, exp.Anonymous) else node.this
+    if isinstance(node, exp.Case):
+        return node.args.get("default") is None or node.find(exp.Null) is not None
+    return isinstance(node, exp.Null)
