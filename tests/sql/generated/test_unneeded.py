@@ -19,6 +19,7 @@ from tests.sql.generated.unneeded import may_be_left_out
         ),
         ("SELECT CASE WHEN (4, NULL) = (i, i) THEN w::int[] ELSE a END FROM t", "22P02"),
         ("SELECT coalesce(i, 1 / i), ok OR 1 / i > 0, count(1 / i) FROM t", "22012"),
+        ("SELECT ltrim(s, format('%L %I', NULL::text, g)) FROM t", "22004"),
     ],
 )
 def test_parts_that_may_not_be_needed(sql: str, sqlstate: str) -> None:
@@ -35,6 +36,7 @@ def test_parts_that_may_not_be_needed(sql: str, sqlstate: str) -> None:
         ("SELECT log10(f) FROM t WHERE i > 0 AND ok", "2201E"),
         ("SELECT width_bucket(f, 0, 10, 5) = NULL FROM t", "2201G"),
         ("SELECT substring(s, 1, -1) FROM t", "22011"),
+        ("SELECT format('%I', g), ltrim(s, 'x') FROM t", "22004"),
     ],
 )
 def test_what_is_selected_is_needed(sql: str, sqlstate: str) -> None:

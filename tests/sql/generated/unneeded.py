@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from sqlglot import exp
 
@@ -16,6 +16,8 @@ _SOURCES: dict[str, tuple[_Kinds, frozenset[str]]] = {
     "22003": ((exp.Cast, exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Abs), frozenset({"abs", "power", "exp"})),
     "2201E": ((), frozenset({"ln", "log", "log10"})),
     "2201F": ((exp.Pow, exp.Sqrt), frozenset({"power", "pow", "sqrt"})),
+    # A NULL for %I. Only rows with a NULL raise it, in which other arguments may be NULL as well.
+    "22004": ((), frozenset({"format"})),
 }
 """What can raise an error, by its code: kinds of nodes, and functions."""
 _CHOICES = (exp.Case, exp.And, exp.Or, exp.Filter, exp.Join, exp.Exists)
@@ -33,7 +35,8 @@ def may_be_left_out(sql: str, sqlstate: str) -> bool:
     except SqlError:
         return False
     sources = list(_sources(tree, sqlstate))
-    return bool(sources) and all(map(_is_optional, sources))
+    missing = _is_missing if sqlstate != "22004" else _may_be_missing
+    return bool(sources) and all(_is_optional(source, missing) for source in sources)
 
 
 def _sources(tree: exp.Expr, sqlstate: str) -> Iterator[exp.Expr]:
@@ -47,15 +50,15 @@ def _name(node: exp.Expr) -> str:
     return str(node.name).lower() if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc) else ""
 
 
-def _is_optional(node: exp.Expr) -> bool:
+def _is_optional(node: exp.Expr, missing: Callable[[exp.Expr], bool]) -> bool:
     if _is_missing(node):
         return True
     while (above := node.parent) is not None:
         if isinstance(above, _CHOICES) or _name(above) in _CHOOSING:
             return True
-        if isinstance(above, exp.Binary | exp.Anonymous):
+        if isinstance(above, exp.Binary | exp.Func):
             others = [each for each in above.iter_expressions() if each is not node]
-            if any(map(_is_missing, others)):
+            if any(map(missing, others)):
                 return True
         node = above
     return False
@@ -68,3 +71,8 @@ def _is_missing(node: exp.Expr) -> bool:
     if isinstance(node, exp.Case):
         return node.args.get("default") is None or node.find(exp.Null) is not None
     return isinstance(node, exp.Null)
+
+
+def _may_be_missing(node: exp.Expr) -> bool:
+    """Is it a NULL, or does it read a column, which may be NULL in the row at hand?"""
+    return _is_missing(node) or node.find(exp.Column) is not None
