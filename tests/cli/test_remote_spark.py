@@ -59,6 +59,7 @@ def test_on_a_cluster(place: Path, cluster: SparkCluster, worker: SparkWorker, t
 
 
 @pytest.mark.usefixtures("worker")
+@pytest.mark.soak
 def test_a_folder_that_executors_do_not_see(place: Path, cluster: SparkCluster, tmp_path: Path) -> None:
     if not can_hide(place / "hidden"):
         pytest.skip("hiding a folder from a process needs root")
@@ -175,6 +176,7 @@ def test_sql_through_connect(shop: Path, connect: str) -> None:
         assert server.stop() == 0
 
 
+@pytest.mark.soak
 def test_a_start_without_workers_can_be_ended(shop: Path, place: Path) -> None:
     folder = place / "lonely"
     folder.mkdir()

@@ -12,6 +12,7 @@ import pytest
 import penstock as ps
 from penstock.batch.runs import runs
 from tests.batch.runner.conftest import RUN, Place, until
+from tests.marks import soaked
 
 # Where the instance dies, and the stage at which whoever takes over has to begin.
 STEPS = {
@@ -25,7 +26,10 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("step", STEPS)
+ALWAYS = ["checkpoint.before", "checkpoint.after", "ack.before"]
+
+
+@pytest.mark.parametrize("step", [*ALWAYS, *soaked(step for step in STEPS if step not in ALWAYS)])
 def test_killed_at_each_step(place: Place, step: str) -> None:
     point, _, count = step.partition("@")
     child = place.child(failpoints=f"{point}=kill@{count or 1}")
@@ -61,7 +65,7 @@ def test_killed_in_the_middle_of_a_stage(place: Place) -> None:
     place.assert_exact()
 
 
-@pytest.mark.parametrize("point", ["ack.before", "checkpoint.before"])
+@pytest.mark.parametrize("point", ["ack.before", *soaked(["checkpoint.before"])])
 def test_stopped_past_its_lease_it_finds_everything_refused(place: Place, point: str) -> None:
     child = place.child(failpoints=f"{point}=stop", max_batches=1)
     until(lambda: child.state() == "T", "the child stops itself", 120)

@@ -57,7 +57,7 @@ FORMS: dict[str, tuple[str, list[Any]]] = {
 }
 
 
-ALWAYS = ["in", "or", "values"]
+ALWAYS = ["in", "values"]
 """Forms that are read in ways of their own; the others are variants of these."""
 
 
