@@ -38,7 +38,9 @@ class FileRelation:
 
     def bind(self, spark: SparkSession, query: str) -> str:
         name = f"standin_{self.schema}_{self.name}"
-        spark.read.parquet(self.path).createOrReplaceTempView(name)
+        # Without its columns Spark would look into the file with a job, which waits if cores are held.
+        columns = ", ".join(f"`{column}` {kind}" for column, kind in self.spark_columns.items())
+        spark.read.schema(columns).parquet(self.path).createOrReplaceTempView(name)
         return name
 
     def release(self, spark: SparkSession, query: str) -> None: ...
