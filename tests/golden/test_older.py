@@ -27,6 +27,18 @@ def without_engine(found: dict[str, Any]) -> None:
         del each["engine"]
 
 
+def without_watermarks(found: dict[str, Any]) -> None:
+    for epoch in found["epochs"]:
+        for brought in epoch["brought"]:
+            del brought["watermarks"]
+
+
+EPOCHS_WITHOUT_WATERMARKS = tuple(
+    replace(epoch, brought=tuple(replace(each, watermarks={}) for each in epoch.brought))
+    for epoch in streaming.EPOCHS
+)
+
+
 def one_flag(found: dict[str, Any]) -> None:
     found["report"]["joint"] = True
 
@@ -52,6 +64,9 @@ def one_flag(found: dict[str, Any]) -> None:
             replace(streaming.FINISHED_PARTS, segments=(), places={}),
         ),
         ("streams/standing.json", lacking("open"), replace(streaming.STANDING, open=None)),
+        ("streams/brought.json", lacking("watermarks"), replace(streaming.BROUGHT, watermarks={})),
+        ("streams/segment.json", without_watermarks, EPOCHS_WITHOUT_WATERMARKS),
+        ("streams/position.json", lacking("output"), replace(streaming.POSITION, output=None)),
         ("streams/output-claim.json", lacking("safe"), replace(streaming.CLAIM, safe=None)),
         ("streams/output-claim.json", lacking("checkpoint"), replace(streaming.CLAIM, checkpoint=0)),
     ],

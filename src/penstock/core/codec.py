@@ -177,7 +177,8 @@ class DocumentFormat(Generic[T]):
 
     def _unreadable(self, where: str, error: Exception) -> CorruptFile:
         why = error.what if isinstance(error, PenstockError) else str(error) or type(error).__name__
-        return CorruptFile(f"{self.what}, {where}, cannot be read: {why}", left=self.left, hint=self.hint)
+        what = f"{self.what}, {where}, cannot be read: {why}"
+        return CorruptFile(what, left=self.left, hint=self.hint, typed=self.typed)
 
 
 def plain(value: Any) -> Any:

@@ -100,7 +100,8 @@ class Brought:
         return _BROUGHT.decode(_WHERE, text)
 
 
-_BROUGHT = DocumentFormat(Brought, "what an instance brought")
+# Watermarks came later.
+_BROUGHT = DocumentFormat(Brought, "what an instance brought", later={"watermarks": {}})
 
 
 @dataclass(frozen=True, slots=True)

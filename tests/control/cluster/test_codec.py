@@ -152,6 +152,15 @@ def test_a_seat_that_is_not_in_the_list_is_garbage() -> None:
         codec.CONTROL.decode("k", json.dumps(broken).encode())
 
 
+@pytest.mark.parametrize("wrong", [{"pages": None}, {"acked": ["ann"]}])
+def test_a_head_without_pages_or_with_a_body_is_garbage(wrong: dict[str, object]) -> None:
+    decision = Decision(2, Outcome.COMMIT, BarrierKind.EPOCH, 1, 1, 1)
+    head = codec.PagedDecision(decision, codec.Pages(1, 10, "ab"))
+    broken = json.loads(codec.RECORD.encode(head)) | wrong
+    with pytest.raises(CorruptFile):
+        codec.RECORD.decode("k", json.dumps(broken).encode())
+
+
 @settings(max_examples=100, deadline=None, derandomize=True, database=None)
 @given(control=controls, cut=st.floats(0, 1))
 def test_half_a_document_is_garbage(control: Control, cut: float) -> None:

@@ -187,6 +187,8 @@ def check_unchanged(registered: Input) -> None:
 def _check_call(name: str, partition_rows: int, kind: str | None) -> None:
     if not is_name(name, longest=_LONGEST):
         raise UsageError(f"{name!r} cannot be an input's name", hint=RULE)
+    if type(partition_rows) is not int:
+        raise UsageError(f"partition_rows is {partition_rows!r}, which is no whole number")
     if partition_rows < 1:
         raise UsageError(f"a partition cannot have {partition_rows} rows", hint="partition_rows is 1 or more")
     if kind is not None and kind not in FORMATS:

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 
 import pyarrow as pa  # noqa: TC002 - the codec looks at annotations
 
+from penstock.config import shown_url
 from penstock.core.codec import SORTED, DocumentFormat, Members, plain
 from penstock.core.ranges import Range
 from penstock.errors import CorruptFile
@@ -155,13 +156,14 @@ OUTPUT = _format(OutputManifest, "output")
 
 def fetch(storage: Storage, path: str, expected: str, kind: DocumentFormat[T]) -> T:
     """Read a manifest back; `CorruptFile` unless it is the one with this digest."""
+    where = shown_url(storage.location(path))
     try:
         data = storage.read(path)
     except FileNotFoundError:
-        raise CorruptFile(f"{storage.location(path)} is missing") from None
+        raise CorruptFile(f"{where} is missing") from None
     if digest(data) != expected:
-        raise CorruptFile(f"{storage.location(path)} is not the manifest that was recorded")
-    return kind.decode(storage.location(path), data)
+        raise CorruptFile(f"{where} is not the manifest that was recorded")
+    return kind.decode(where, data)
 
 
 def digest(data: bytes) -> str:

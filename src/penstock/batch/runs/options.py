@@ -104,6 +104,8 @@ class RunnerConfig:
     def __post_init__(self) -> None:
         for name in ("claims", "max_failures", "max_batches"):
             value = getattr(self, name)
+            if value is not None and type(value) is not int:
+                raise ConfigError(f"{name} = {value!r}: must be a whole number")
             if value is not None and value < 1:
                 raise ConfigError(f"{name} = {value}: must be at least 1")
         if self.lease_ttl <= 0:

@@ -162,7 +162,11 @@ class Users:
                     hint=f"add another first, or `penstock users drop {name} --last`",
                 )
             if self._store.cas(document.key, document.version, None) is not None:
-                return _decode(document)
+                try:
+                    return _decode(document)
+                except CorruptFile:
+                    # Dropping it is the way out.
+                    return Account(name)
 
     def find(self, name: str) -> Account | None:
         """The user of a name, disabled or not."""

@@ -19,6 +19,7 @@ from typing import Any
 from penstock.config import ClusterConfig
 from penstock.config.tls import Tls
 from penstock.core.clocks import wall_clock
+from penstock.core.codec import typed
 from penstock.errors import PenstockError, SqlError, StoreUnavailable, UsageError
 from penstock.server.roles import proof
 from penstock.server.roles.worker_records import WorkerBoard, join_token
@@ -120,12 +121,9 @@ class WorkerAdmission:
 
     def _join(self, board: WorkerBoard, request: dict[str, Any]) -> dict[str, Any]:
         try:
-            given = request["offer"]
-            if not (isinstance(given["host"], str) and isinstance(given["cores"], int)):
-                raise TypeError("its host or its cores")
-            offer = Offer(**given)
+            offer = typed(Offer, request["offer"])
             worker = self._workers.join(offer, self._clock(), wall_clock("seconds"))
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise SqlError(f"no offer of a worker: {error}", sqlstate="22023") from None
         except UsageError as error:
             raise SqlError(error.what, sqlstate="22023", hint=error.hint) from error

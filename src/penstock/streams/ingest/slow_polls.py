@@ -120,7 +120,8 @@ class SlowPolls:
         """Polls of these took too long, and those that are ``marked`` were at it."""
         self._overruns += 1
         slow = {name for name in names if name in marked}
-        if self._overruns >= (_OVERRUNS if slow else _UNMARKED):
+        # With a job under way, parts that are moved would wait for it, however long it takes.
+        if self._job is None and self._overruns >= (_OVERRUNS if slow else _UNMARKED):
             self._overruns = 0
             sources = {name.source for name in slow or names}
             slow = {name for name in names if name.source in sources}

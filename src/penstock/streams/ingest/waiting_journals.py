@@ -39,7 +39,10 @@ def _way_out(sources: Mapping[str, JournalSource], awaited: Stalled) -> str:
     journals = sources[source].journals
     command = f"penstock journal ack {journals.root} {name} --producer {producer:012x} --clock {clock}"
     if journals.begin(name) is None:
-        return f"{name} is gone; if it does not come back, to go on without its documents: {command} --create"
+        return (
+            f"{name} is gone; put it back, or, if no stream remembers how far it has read it, go on without "
+            f"its documents: {command} --create"
+        )
     return f"if a writer is gone that should send one: {command}"
 
 

@@ -55,7 +55,7 @@ class ReaderPosition:
     output: str | None = None
 
 
-POSITION = DocumentFormat(ReaderPosition, "the position of a reader")
+POSITION = DocumentFormat(ReaderPosition, "the position of a reader", later={"output": None})
 
 
 class ReaderPositions:

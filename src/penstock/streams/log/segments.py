@@ -111,7 +111,15 @@ class SegmentFile:
     epochs: Epochs
 
 
-SEGMENT = DocumentFormat(SegmentFile, "a segment of a log of epochs")
+def _with_watermarks(found: Members) -> Members:
+    """Segments that are older than watermarks have none."""
+    for epoch in found["epochs"]:
+        for brought in epoch["brought"]:
+            brought.setdefault("watermarks", {})
+    return found
+
+
+SEGMENT = DocumentFormat(SegmentFile, "a segment of a log of epochs", unpack=_with_watermarks)
 
 
 def merged_from(segments: Sequence[LogSegment]) -> int:

@@ -19,7 +19,10 @@ _DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _LEFT_OUT = {"ctx", "kind", "type_comment", "type_ignores", "type_params"}
 # Python 3.11 counts the depth of all trees that are being built together (python/cpython#106905).
 _ONE_AT_A_TIME = threading.Lock()
-_TREES: weakref.WeakKeyDictionary[types.FunctionType | type, ast.AST | None] = weakref.WeakKeyDictionary()
+_TREES: weakref.WeakKeyDictionary[types.FunctionType | type, tuple[types.CodeType | None, ast.AST | None]] = (
+    weakref.WeakKeyDictionary()
+)
+"""With the code that it was read for: a function's may be replaced, as notebooks do."""
 
 
 def syntax(thing: types.FunctionType | type) -> str:
@@ -101,13 +104,14 @@ def _dumped(value: object, in_text: bool = False) -> Iterator[str]:
 
 def _tree(thing: types.FunctionType | type) -> ast.AST | None:
     """Read once: a digest asks several times, and classes of ours are reached from every transform."""
-    try:
-        if thing not in _TREES:
-            _TREES[thing] = _read_tree(thing)
-        return _TREES[thing]
-    except TypeError:
-        # A metaclass that compares its classes in its own way.
+    code = getattr(thing, "__code__", None)
+    if code is None and not str(thing.__module__).startswith("penstock."):
+        # Classes may be changed in place, as notebooks do when they load a module again.
         return _read_tree(thing)
+    known = _TREES.get(thing)
+    if known is None or known[0] is not code:
+        known = _TREES[thing] = (code, _read_tree(thing))
+    return known[1]
 
 
 def _read_tree(thing: types.FunctionType | type) -> ast.AST | None:

@@ -92,6 +92,8 @@ def _without_body(found: Members) -> Members:
 
 
 def _with_empty_body(found: Members) -> Members:
+    if found["pages"] is None or found.keys() & _NOTHING.keys():
+        raise ValueError("it has no pages, or has what stands on them")
     return {"pages": found.pop("pages"), "decision": {**found, **_NOTHING}}
 
 

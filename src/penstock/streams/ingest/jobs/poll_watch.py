@@ -87,8 +87,12 @@ class PollWatch:
 
 def marked(storage: Storage, prefix: str) -> frozenset[PartName]:
     """The parts that tasks have marked whose files begin with ``prefix``."""
-    found = (json.loads(storage.read(path)) for path in _marks(storage, prefix))
-    return frozenset(PartName(source, part) for names in found for source, part in names)
+    found: set[PartName] = set()
+    for path in _marks(storage, prefix):
+        # A task that has just ended takes its mark away.
+        with suppress(FileNotFoundError):
+            found |= {PartName(source, part) for source, part in json.loads(storage.read(path))}
+    return frozenset(found)
 
 
 def delete_marks(storage: Storage, prefix: str) -> None:
