@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from penstock.config import SparkConfig
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from xdist.remote import Producer
 
+# How quickly examples can be made says more about the machine than about the test.
+settings.register_profile("penstock", suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("penstock")
 SPARK = SparkConfig(master="local[2]", memory="1g", fast_start=True)
 STARTS_SPARK = {
     "test_batch_faults",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.batch.pipeline import Pipeline, Resource, Stage, Transform, transform
@@ -115,7 +115,8 @@ def test_the_order_of_what_does_not_conflict_does_not_matter(chosen: list[Spec],
     order = list(range(len(chosen)))
     for _ in range(data.draw(st.integers(0, 12))):
         free = [i for i, (a, b) in enumerate(pairwise(order)) if not conflict(chosen[a], chosen[b])]
-        assume(free)
+        if not free:
+            break
         at = data.draw(st.sampled_from(free))
         order[at], order[at + 1] = order[at + 1], order[at]
     assert placed(stages_of([chosen[i] for i in order], [names[i] for i in order])) == before
