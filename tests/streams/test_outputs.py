@@ -127,7 +127,8 @@ def owners(spark: SparkSession, tmp_path: Path, feed: Feed) -> Iterator[Owners]:
 def test_an_output_goes_on_whatever_was_not_synced_is_lost(owners: Owners) -> None:
     owners.run("i1", ("a", "b"), ("a",), ("b", "c"))
     batch = owners.claim.batch
-    assert owners.claim.safe == batch
+    # The sink has a batch before Spark notes it: one that is stopped in between is not known to be synced.
+    assert owners.claim.safe in {batch - 1, batch}
     # As it is when the power fails after a batch went to its sink, and before anything more was synced.
     owners.rewrite(safe=batch - 1)
     lose_after(owners.folder(1), batch - 1)
