@@ -11,6 +11,9 @@ left. Of all journals that a source forgot, the greatest clock stays, the *floor
 comes and goes. A journal that appears after that may be one of these, since their names are forgotten, too:
 it begins with the floor, and documents that are not later are refused (see
 `journals.shuffle.slices.positions`).
+
+The owner forgets a journal one epoch after the lister has committed the full count, and the lister forgets it
+one epoch after that. So a journal that comes back in between is not lost.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ then all its parts are polled here. Where there is no mark at all, the machine w
 the job, and it is tried again. Only if that happens many times in a row, all parts are polled here, where
 they may take the time they need.
 
+A longer time-out for all parts would not do: the quick ones would starve while an epoch waits for a slow one.
+
 What such a job brought is committed with the next epoch, from the very states that it began with. Its rows
 were judged by the watermark of its begin, so the watermark stands still until then (`SlowPolls.frozen`). Its
 files lie in a folder of their own, since rows belong into the folder of the epoch that commits them, and are

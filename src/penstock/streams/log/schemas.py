@@ -1,4 +1,10 @@
-"""Schemas on their way through a Spark source, and the row that says that a stream has ended."""
+"""Schemas on their way through a Spark source, and rows that tell a watermark or the end of a stream.
+
+On its own, Spark would follow the newest row, and drop rows of slower parts. So each batch ends with a row
+that carries the watermark of its last epoch. Rows of later epochs were judged by a watermark that is at least
+as high, so Spark never drops one that was on time. The end of a stream is told in the same way, and closes
+all windows.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""A queue: merges the documents that slices wrote for it, in the order of their clocks."""
+"""A queue: merges the documents that slices wrote for it, in the order of their clocks.
+
+Run files could not be the queue themselves. They are written before anybody knows what of them may be seen,
+and in which epoch; one file may be shown over several, and only then is it decided which of its rows are
+late. With masks instead of copies, each output would mask, merge and judge the rows again for every batch,
+and retention could not delete files by epoch. There is little to gain: for 240,000 documents, merging them
+and writing them to the queue took 0.07 s of CPU time, parsing and sequencing them 0.67 s.
+"""
 
 from __future__ import annotations
 
