@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from penstock.batch.runs.manifests import Fingerprint, complete
 from penstock.control.claims import Board, PartitionState, PartitionSummary, register
-from penstock.core.codec import SPACED, DocumentFormat, Members, renamed
+from penstock.core.codec import SPACED, DocumentFormat, Members, renamed, whole
 from penstock.core.names import RULE, is_name
 from penstock.errors import CodeChanged, RunError, RunMismatch, UsageError
 from penstock.spark.files import Format
@@ -69,10 +69,10 @@ class Run:
 def _read(found: Members) -> Members:
     accepted = [complete(each) for each in found["accepted"]]
     fingerprint = complete(found["fingerprint"])
-    return {**_named(found), "fingerprint": fingerprint, "accepted": accepted}
+    return {**_named(_counted(found)), "fingerprint": fingerprint, "accepted": accepted}
 
 
-_named = renamed("run", "name")
+_named, _counted = renamed("run", "name"), whole("partition_rows")
 RUN = DocumentFormat(
     Run,
     "the record of a run",

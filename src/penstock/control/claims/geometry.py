@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.core.codec import SPACED, DocumentFormat
+from penstock.core.codec import SPACED, DocumentFormat, whole
 from penstock.core.ranges import Range
 from penstock.errors import CorruptFile, RunError, RunMismatch, UsageError
 from penstock.store.base import Store
@@ -80,6 +80,7 @@ BOARD = DocumentFormat(
     "the board of a run",
     text=SPACED,
     ignores_unknown=True,
+    unpack=whole("partition_rows", "max_failures"),
     hint="restore the store",
     refusal=CorruptFile,
 )
