@@ -104,6 +104,10 @@ class StreamWorker(Participant):
         """What was before the owners changed last, if this instance took part in it."""
         return self._owners.former
 
+    def check_hints(self, patience: float) -> None:
+        """Raise `HintNotReached` if documents wait for what was not read for that many seconds."""
+        self._shuffle.check_hints(patience, self.names)
+
     # the control plane's calls
 
     def assigned(self, snapshot: Snapshot, committed: Decision | None) -> None:
