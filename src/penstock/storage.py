@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from penstock.config import shown_url
 from penstock.core.codec import typed
 from penstock.core.durable import sync_folder
 from penstock.errors import CorruptFile, StorageFull, StorageUnusable, UsageError
@@ -243,14 +244,15 @@ class Storage:
 
     def check(self, record: FileRecord) -> None:
         """Raise `CorruptFile` unless the file is there with the bytes that were recorded."""
+        where = shown_url(self.location(record.path))
         try:
             size, sha256 = self.seal(record.path)
         except FileNotFoundError:
-            raise CorruptFile(f"{self.location(record.path)} is missing") from None
+            raise CorruptFile(f"{where} is missing") from None
         if size != record.bytes:
-            raise CorruptFile(f"{self.location(record.path)} has {size} bytes, not {record.bytes}")
+            raise CorruptFile(f"{where} has {size} bytes, not {record.bytes}")
         if sha256 != record.sha256:
-            raise CorruptFile(f"{self.location(record.path)} does not match its checksum")
+            raise CorruptFile(f"{where} does not match its checksum")
 
     def _place(self, path: str) -> Path:
         assert self.local is not None

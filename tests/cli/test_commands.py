@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
-from penstock.batch.runs import runs
+import pytest
+
+from penstock.batch.inputs.model import REGISTRATION
+from penstock.batch.runs import runs, views
 from penstock.cli import exits
+from penstock.errors import RunMismatch
+from penstock.server.system.shapes import TABLES
 from penstock.store import open_store
 from tests.cli.program import Cli
 
@@ -81,6 +87,48 @@ def test_runs(run: Cli) -> None:
     text = run("runs", "show", "trades").stdout
     assert "500 of 2,000 done" in text
     assert run("runs", "ls").stdout.splitlines()[0].split()[:3] == ["run", "pipeline", "state"]
+
+
+def test_addresses_of_a_run_are_shown_without_secrets(run: Cli) -> None:
+    with open_store(f"sqlite:///{run.folder}/.penstock/store.db") as store:
+        record = replace(
+            runs.load(store, "trades"),
+            output="s3://key:hush@bucket/out",
+            storage="s3://bucket/work?secret_key=hush",
+        )
+        document = store.get("runs/trades/run")
+        assert document is not None
+        store.cas(document.key, document.version, runs.RUN.encode(record))
+        row = TABLES["runs"].row(views.one(store, "trades"))
+        assert row["output"] == "s3://key:***@bucket/out"
+        wanted = replace(record, output="elsewhere", storage="elsewhere")
+        with pytest.raises(RunMismatch) as caught:
+            runs.start(store, wanted, max_failures=5, accept_changed_code=False)
+    assert "s3://key:***@bucket/out" in caught.value.what and "hush" not in caught.value.what
+    (listed,) = run.json("runs", "ls")
+    shown = run.json("runs", "show", "trades")
+    for each in listed, shown:
+        assert each["output"] == "s3://key:***@bucket/out"
+        assert each["storage"] == "s3://bucket/work?secret_key=***"
+    text = run("runs", "show", "trades").stdout
+    assert "key:***@bucket" in text and "hush" not in text
+
+
+def test_addresses_of_an_input_are_shown_without_secrets(run: Cli) -> None:
+    with open_store(f"sqlite:///{run.folder}/.penstock/store.db") as store:
+        document = store.get("inputs/trades.trades")
+        assert document is not None
+        secret = "s3://key:hush@bucket/x"
+        found = replace(REGISTRATION.decode("k", document.value), source=secret, storage=secret)
+        store.cas(document.key, document.version, REGISTRATION.encode(found))
+        elsewhere = replace(found, name="far", details="inputs/far/files.json")
+        store.cas("inputs/far", 0, REGISTRATION.encode(elsewhere))
+    for each in run.json("inputs", "ls"):
+        assert (each["source"], each["storage"]) == ("s3://key:***@bucket/x",) * 2
+    for said in run("inputs", "ls"), run("inputs", "ls", "--json"), run("inputs", "show", "trades.trades"):
+        assert "***" in said.stdout and "hush" not in said.stdout
+    far = run("inputs", "show", "far")
+    assert "***" in far.stderr and "hush" not in far.stderr
 
 
 def test_no_runs_is_an_empty_answer(project: Cli) -> None:

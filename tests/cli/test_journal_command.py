@@ -206,3 +206,33 @@ def test_an_ack_that_a_killed_producer_owes(cli: Cli) -> None:
     assert gone.exit_code == exits.COMPLETE, gone.output
     assert len(documents(Journals(root), "gone")) == 1
     assert cli("journal", "ack", "r", "a", "--producer", "x", "--clock", "77").exit_code != exits.COMPLETE
+
+
+def test_an_ack_in_a_journal_that_begins_where_it_was_read_to(cli: Cli) -> None:
+    root = cli.folder / "r"
+    root.mkdir()
+    ack = ("journal", "ack", "r", "gone/one", "--producer", "01aabbccddee", "--clock", "77")
+    for wrong, said in [
+        (("--at", "500"), "add --create"),
+        (("--create", "--at", "-1"), "-1"),
+        (("--create", "--at", "half"), "half"),
+        (("--create", "--at", str(2**63)), "cannot begin at offset"),
+    ]:
+        result = cli(*ack, *wrong)
+        assert (result.exit_code, said in result.stderr) == (exits.USAGE, True), result.output
+    assert not list(root.iterdir())
+    result = cli(*ack, "--create", "--at", "500")
+    assert result.exit_code == exits.COMPLETE, result.output
+    journals = Journals(root)
+    assert journals.begin("gone/one") == 500
+    with journals.reader("gone/one", 500) as reader:
+        chunk = reader.read(1 << 20)
+    assert chunk is not None
+    assert decode(json.loads(chunk.data)["_meta"]["uuid"]) == Stamp(0x01AABBCCDDEE, 77, Flag.ACK)
+    end = journals.head("gone/one")
+    again = cli(*ack, "--create", "--at", "500")
+    assert again.exit_code == exits.USAGE
+    assert f"ends at offset {end}, not 500" in again.stderr
+    assert journals.head("gone/one") == end
+    assert cli(*ack, "--create", "--at", str(end)).exit_code == exits.COMPLETE
+    assert len(list((root / "gone/one").glob(".*.spool"))) == 1

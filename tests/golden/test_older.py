@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from penstock.errors import CorruptFile
 from tests.golden import batch, streaming
 from tests.golden.formats import GOLDEN
 
@@ -37,6 +38,11 @@ EPOCHS_WITHOUT_WATERMARKS = tuple(
     replace(epoch, brought=tuple(replace(each, watermarks={}) for each in epoch.brought))
     for epoch in streaming.EPOCHS
 )
+
+
+def as_floats(*keys: str) -> Change:
+    """As release 0.1 wrote numbers that a program gave as 1e6 and the like."""
+    return lambda found: found.update({key: float(found[key]) for key in keys})
 
 
 def one_flag(found: dict[str, Any]) -> None:
@@ -76,6 +82,33 @@ def test_what_lacks_a_later_member_is_read(path: str, change: Change, expected: 
     found = json.loads(golden.data)
     change(found)
     assert golden.read(json.dumps(found).encode()) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "keys"),
+    [
+        ("inputs/document.json", ("partition_rows",)),
+        ("runs/run.json", ("partition_rows",)),
+        ("claims/board.json", ("partition_rows", "max_failures")),
+    ],
+)
+def test_a_whole_number_that_was_written_as_a_float_is_read(path: str, keys: tuple[str, ...]) -> None:
+    golden = BY_PATH[path]
+    found = json.loads(golden.data)
+    as_floats(*keys)(found)
+    changed = json.dumps(found)
+    assert changed.count(".0") >= len(keys)
+    read = golden.read(changed.encode())
+    # 100.0 == 100: only what is written shows the difference.
+    assert (read, repr(read)) == (golden.value, repr(golden.value))
+
+
+@pytest.mark.parametrize("path", ["inputs/document.json", "runs/run.json", "claims/board.json"])
+def test_a_fraction_of_a_row_is_refused(path: str) -> None:
+    golden = BY_PATH[path]
+    found = json.loads(golden.data) | {"partition_rows": 99.5}
+    with pytest.raises(CorruptFile, match="partition_rows"):
+        golden.read(json.dumps(found).encode())
 
 
 def test_a_report_that_only_says_that_there_are_joint_transactions() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from penstock.control.cluster.rules.model import Outcome
 from penstock.errors import DefinitionError, HintNotReached
-from penstock.journals import Flag, JournalWriter
+from penstock.journals import Ack, Flag, Journals, JournalWriter
 from penstock.sources import JournalSource
 from penstock.sources.base import PartName
 from penstock.streams.api.stream import SourceSpec
@@ -285,13 +286,39 @@ def test_a_later_hint_at_a_journal_that_was_forgotten_is_reached_by_its_ack(tmp_
     desk.write(A, line(100, 30, Flag.CONTINUE), ack(32, hints={B: 33}))
     crew.epochs(6)
     assert crew.ids() == [101, 102]
-    with pytest.raises(HintNotReached, match=r"is gone; .* penstock journal ack .* --clock \d+ --create"):
-        crew.workers["ann"].shuffle.check_hints(0)
+    with pytest.raises(HintNotReached) as caught:
+        crew.workers["ann"].check_hints(0)
+    way_out = rf"has no journal {B}; .* penstock journal ack .* --clock \d+ --create$"
+    assert re.search(way_out, caught.value.what)
     again = Desk(tmp_path / "again")
     again.write(B, ack(33))
     shutil.copytree(again.log.root / B, desk.log.root / B)
     crew.epochs(5)
     assert crew.ids() == [100, 101, 102]
+
+
+def test_a_hint_at_a_journal_that_was_deleted_is_reached_by_an_ack_where_it_was_read_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = Desk(tmp_path)
+    desk.write(B, line(101, 11, Flag.CONTINUE), ack(21))
+    crew = JournalCrew(tmp_path / "work", "ann", all=over(desk.log.root))
+    crew.epochs(4)
+    remove(desk.log.root, B)
+    desk.write(A, line(100, 30, Flag.CONTINUE), ack(32, hints={B: 33}))
+    crew.epochs(6)
+    assert crew.ids() == [101]
+    with monkeypatch.context() as patched:
+        # It may be the storage that keeps it from being read.
+        patched.setattr(Journals, "everything", lambda *_: pytest.fail("the storage is asked"))
+        with pytest.raises(HintNotReached) as caught:
+            crew.workers["ann"].check_hints(0)
+    assert "penstock journal ack" in caught.value.what and "--create --at OFFSET" in caught.value.what
+    with JournalWriter(desk.log.root) as writer:
+        writer.begin(B, desk.log.heads[B])
+        writer.recover([Ack(B, ack(33).decode().rstrip("\n"))])
+    crew.epochs(5)
+    assert crew.ids() == [100, 101]
 
 
 # what comes back

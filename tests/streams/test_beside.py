@@ -5,6 +5,7 @@ Time is compressed: polls say how long they take, and no epoch may take longer t
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -17,13 +18,13 @@ import pytest
 
 from penstock.config import ClusterConfig
 from penstock.control.cluster.rules.model import Barrier, BarrierKind, Decision, Outcome, Seat
-from penstock.errors import SourceFailed
+from penstock.errors import SourceFailed, StreamError
 from penstock.sinks import ParquetSink
 from penstock.sources.base import Part, PartName, StatefulSource
 from penstock.sources.state import State
 from penstock.storage import Storage
 from penstock.streams import instance
-from penstock.streams.api.stream import Stream, Timestamps
+from penstock.streams.api.stream import SourceSpec, Stream, Timestamps
 from penstock.streams.ingest.holding import Holding
 from penstock.streams.ingest.jobs import epoch_job
 from penstock.streams.ingest.jobs.epoch_job import Ingestion, PollsTooSlow
@@ -353,6 +354,45 @@ def test_a_part_that_was_to_move_and_stayed_is_still_known_to_take_long() -> Non
     assert {name.part for name in crew.beside("ann")} == {"slow"}
 
 
+def test_a_part_that_moves_before_an_epoch_was_committed_is_polled_no_more() -> None:
+    """Such a drain is answered with nothing, and still ends what it must."""
+    mine = next(parts_of("ann", "ann", "bob"))
+    crew = SlowCrew("ann", s=Scripted(**{mine: [1]}))
+    crew.takes[mine] = 3 * TIMEOUT
+    crew.epochs(4)
+    crew.move("ann", "bob")
+    crew.fail()
+    assert (crew.beside("ann"), crew.besides["ann"].cancelled) == ({PartName("s", mine)}, 0)
+    crew.drain("ann", "bob")
+    assert crew.beside("ann")
+    crew.drain("bob")
+    assert (crew.beside("ann"), crew.besides["ann"].cancelled) == (set(), 1)
+
+
+def test_a_member_without_a_seat_polls_nothing() -> None:
+    crew = SlowCrew("ann", s=Scripted(slow=[1]))
+    crew.takes["slow"] = 3 * TIMEOUT
+    crew.epochs(4)
+    crew.seat("bob")
+    crew.announce()
+    assert (crew.beside("ann"), crew.besides["ann"].cancelled) == (set(), 1)
+
+
+def test_a_member_that_cannot_take_over_polls_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    crew = SlowCrew("ann", s=Scripted(slow=[1]))
+    crew.takes["slow"] = 3 * TIMEOUT
+    crew.epochs(4)
+    worker = crew.workers["ann"]
+
+    def fail(_: object) -> Holding:
+        raise StreamError("no storage")
+
+    monkeypatch.setattr(worker._takeover, "assigned", fail)
+    with pytest.raises(StreamError):
+        worker.assigned(crew.snapshot, crew.decision)
+    assert (crew.beside("ann"), crew.besides["ann"].cancelled) == (set(), 1)
+
+
 def test_a_part_that_cannot_be_collected_in_time_moves_all_the_same() -> None:
     source = Scripted(slow=[1])
     source.endless.add("slow")
@@ -391,6 +431,30 @@ def test_rows_that_were_judged_by_another_watermark_are_read_again() -> None:
     assert job.fits(Holding({name: PartState("1")}, Standing(watermark={"s": 5, "t": 9})))
     assert not job.fits(Holding({name: PartState("1")}, Standing(watermark={"s": 6})))
     assert not job.fits(Holding({name: PartState("2")}, Standing(watermark={"s": 5})))
+
+
+def test_an_error_of_a_job_that_does_not_fit_any_more_refuses_no_epoch(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Failing(MemoryIngestion):
+        def poll(self, *_: object, **__: object) -> Polled:
+            raise SourceFailed("no such table")
+
+    name = PartName("s", "a")
+    ingestion = Failing({}, MemoryStorage())
+    slow = SlowPolls(ingestion, MemoryStorage(), LAYOUT, WITHIN, run=lambda work: work())
+    slow.overrun([name], [name])
+
+    def take(now: PartState) -> object:
+        slow.begin(1, "ann", {name: PartState("1")}, LIMITS, {}, {}, {})
+        return slow.take(2, "ann", Holding({name: now}))
+
+    with caplog.at_level(logging.INFO):
+        assert take(PartState("2")) is None
+    assert "no such table" in caplog.text
+    assert slow.pending is None
+    with pytest.raises(SourceFailed):
+        take(PartState("1"))
 
 
 def test_a_job_that_was_about_to_begin_is_stopped() -> None:
@@ -485,6 +549,50 @@ def test_the_job_that_is_under_way_is_named_so_that_its_files_are_not_swept() ->
     crew.clock.now += 1000.0
     crew.epoch()
     assert Standing.decode(crew.chain[-1].frontiers["ann"]).beside is None
+
+
+def test_the_job_is_named_by_a_drain_after_an_epoch_that_was_given_up() -> None:
+    crew = SlowCrew("ann", s=Scripted(slow=[1]))
+    crew.takes["slow"] = 3 * TIMEOUT
+    crew.epochs(3)
+    begun = Standing.decode(crew.chain[-1].frontiers["ann"]).beside
+    assert begun is not None
+    crew.clock.now += 4 * TIMEOUT
+    crew.fail()
+    crew.drain("ann")
+    assert Standing.decode(crew.chain[-1].frontiers["ann"]).beside == begun
+
+
+def test_marks_are_read_when_the_job_has_ended() -> None:
+    """A storage that takes long must not keep it running."""
+    part, told = PartName("s", "a"), list[str]()
+
+    class Watched(MemoryStorage):
+        def list(self, prefix: str = "") -> list[tuple[str, int]]:
+            told.append("read")
+            return super().list(prefix)
+
+    class Endless(Ingestion):
+        def __init__(self, storage: Storage) -> None:
+            self._storage = storage
+            self._running = threading.Event()
+            self._ended = threading.Event()
+
+        def cancel(self) -> None:
+            told.append("ended")
+            self._ended.set()
+
+        def _job(self, task: object, tasks: int) -> Polled:
+            assert self._ended.wait(30.0)
+            raise SourceFailed("ended")
+
+    storage = Watched()
+    storage.write("rows/ann-0-0-0.mark", json.dumps([["s", "a"]]).encode())
+    with pytest.raises(PollsTooSlow) as caught:
+        Endless(storage)._run(None, 1, 0.01, "rows/ann")
+    assert caught.value.slow == {part}
+    assert told[:2] == ["ended", "read"]
+    assert not storage.files
 
 
 def test_the_watermark_stands_still_until_what_was_judged_by_it_is_committed() -> None:
@@ -595,6 +703,20 @@ class Stuck(Dawdling):
 
     def list_parts(self) -> list[str]:
         return ["slow", *(f"quick{n}" for n in range(5))]
+
+
+def test_a_real_job_that_is_ended_says_which_part_it_was_at(spark: SparkSession, tmp_path: Path) -> None:
+    sources = {"numbers": SourceSpec("numbers", Stuck(3600.0))}
+    parts = {PartName("numbers", name): PartState() for name in Stuck(0.0).list_parts()}
+    storage = Storage(tmp_path)
+    ingestion = Ingestion(spark, "0001", sources, storage)
+    ingestion.warm_up()
+    # The one that was never asked comes first.
+    asked = {name: 1 for name in parts if name.part != "slow"}
+    with pytest.raises(PollsTooSlow) as caught:
+        ingestion.poll("rows/ann", parts, replace(LIMITS, seconds=0.3), {}, asked, within=6.0)
+    assert caught.value.slow == {PartName("numbers", "slow")}
+    assert not [path for path, _ in storage.list() if path.endswith(".mark")]
 
 
 def test_a_real_poll_that_never_returns_holds_up_no_neighbour(spark: SparkSession, tmp_path: Path) -> None:

@@ -86,10 +86,24 @@ def test_a_call_that_takes_long_is_marked_once_and_others_are_not(tmp_path: Path
             until(lambda: marked(storage, "rows/own"))
             time.sleep(0.3)
             assert len(storage.list("rows")) == 1
-        assert marked(storage, "rows/own") == {B, C}
-        assert not marked(storage, "rows/ow")
+            assert marked(storage, "rows/own") == {B, C}
+            assert not marked(storage, "rows/ow")
     assert not storage.list("rows")
     assert watch.took.keys() == {B, C}
+
+
+def test_a_mark_goes_with_the_call_that_it_belongs_to(tmp_path: Path) -> None:
+    """Otherwise a part would be called slow because of another one that comes after it."""
+    storage = Storage(tmp_path)
+    with PollWatch(storage, "rows/own-0-7", 0.02) as watch:
+        with watch.call(A):
+            until(lambda: marked(storage, "rows/own") == {A})
+        with watch.call(B):
+            until(lambda: marked(storage, "rows/own") == {B})
+        until(lambda: not storage.list("rows"))
+        with watch.call(B, C):
+            until(lambda: marked(storage, "rows/own") == {B, C})
+    assert not storage.list("rows")
 
 
 def test_marks_of_a_task_that_was_ended_are_deleted_by_the_instance(tmp_path: Path) -> None:
@@ -115,5 +129,5 @@ def test_a_storage_that_fails_costs_the_mark_alone(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(Storage, "write", fail)
     monkeypatch.setattr(Storage, "delete", fail)
     with PollWatch(Storage(tmp_path), "rows/own-0-7", 0.01) as watch, watch.call(A):
-        until(lambda: watch._written)
-    assert watch._written
+        until(lambda: watch._marks)
+    assert watch._marks == 1

@@ -219,6 +219,19 @@ def renamed(before: str, after: str) -> Callable[[Members], Members]:
     return lambda found: {after if name == before else name: each for name, each in found.items()}
 
 
+def whole(*names: str) -> Callable[[Members], Members]:
+    """For ``unpack``: these members are whole numbers, also where an earlier release wrote 100 as 100.0.
+
+    It took what it was given. A fraction stays what it is, and is refused.
+    """
+
+    def read(found: Members) -> Members:
+        floats = {name: found[name] for name in names if isinstance(found.get(name), float)}
+        return {**found, **{name: int(each) for name, each in floats.items() if each.is_integer()}}
+
+    return read
+
+
 def schema_to_text(schema: pa.Schema) -> str:
     """An Arrow schema as documents have it."""
     return base64.b64encode(schema.serialize()).decode("ascii")

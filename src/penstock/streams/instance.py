@@ -204,7 +204,7 @@ class StreamInstance:
 
     def _check_hints(self, worker: StreamWorker) -> None:
         if self._node.leadership is not None:
-            worker.shuffle.check_hints(self._config.stream.hint_patience)
+            worker.check_hints(self._config.stream.hint_patience)
 
     def _repeat(self, step: Callable[[], object], pause: float) -> None:
         told = ""

@@ -110,6 +110,17 @@ def test_what_comes_back_has_its_types() -> None:
     assert {type(found.drained), type(found.open.required), type(found.aborted)} == {tuple}
 
 
+def test_seats_are_numbered_in_the_order_in_which_release_0_1_numbered_them() -> None:
+    a, b, c, d, e = (Seat(member, "s") for member in "abcde")
+    scope = Scope(open=Barrier(1, BarrierKind.DRAIN, 1, 1, (c,), target=(d, a)), drained=(b,))
+    control = Control(assignment=Snapshot(1, 1, (e, a), (0,)), scopes={"x": scope})
+    written = json.loads(codec.CONTROL.encode(control))
+    assert [member for member, *_ in written["seats"]] == ["e", "a", "b", "c", "d"]
+    assert written["assignment"]["seats"] == [0, 1]
+    barrier = written["scopes"]["x"]["open"]
+    assert (written["scopes"]["x"]["drained"], barrier["required"], barrier["target"]) == ([2], [3], [4, 1])
+
+
 @pytest.mark.parametrize("kind", CODECS)
 def test_a_later_format_is_told_apart(kind: str) -> None:
     _, decode, _ = CODECS[kind]

@@ -160,10 +160,10 @@ def test_runs_and_streams_of_a_store(tmp_path: Path) -> None:
         total_rows=1000,
         partition_rows=500,
         outputs=("trades",),
-        output=str(tmp_path),
+        output="s3://key:hush@bucket/out",
         output_format="parquet",
         fingerprint=Fingerprint({"trades": "d"}, ()),
-        storage=str(tmp_path),
+        storage="s3://key:hush@bucket/work",
         created="2026-01-05T12:00:00Z",
     )
     _, board = runs.start(store, record, max_failures=5, accept_changed_code=False)
@@ -183,6 +183,7 @@ def test_runs_and_streams_of_a_store(tmp_path: Path) -> None:
         assert [(run["run"], run["state"]) for run in listed] == [("trades", "running")]
         shown = browser.get("/api/v1/runs/trades").json
         assert shown["owners"] == {"a": 1}
+        assert (shown["output"], shown["storage"]) == ("s3://key:***@bucket/out", "s3://key:***@bucket/work")
         assert shown == views.one(store, "trades").to_json(), "what the command shows"
         assert shown["partitions"]["pending"] == {"partitions": 1, "rows": 500}
         for _ in range(2):

@@ -14,6 +14,7 @@ from penstock.batch.inputs.formats.base import Facts, make_format
 from penstock.batch.inputs.formats.text import TextFormat
 from penstock.batch.inputs.index import write_index
 from penstock.batch.inputs.model import Input, InputFile, describe, digest_of, new_id
+from penstock.config import shown_url
 from penstock.errors import BadInput
 from penstock.types.tables import ZONE, zone_of
 
@@ -79,7 +80,7 @@ def _text_schema(draft: Draft, filled: FileStamp | None) -> pa.Schema | None:
         return None
     if filled is None and draft.declared is None:
         raise BadInput(
-            f"{draft.source} is empty: nothing tells which columns it has",
+            f"{shown_url(draft.source)} is empty: nothing tells which columns it has",
             hint="declare a table for it, or write a header",
         )
     if draft.format == "csv":

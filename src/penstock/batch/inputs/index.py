@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from penstock.config import shown_url
 from penstock.core.arrow_data import sound
 from penstock.errors import CorruptFile
 
@@ -56,9 +57,8 @@ def read_index(storage: Storage, registered: Input) -> Index:
     try:
         return _read(storage, path)
     except (FileNotFoundError, pa.ArrowException, IndexError, ValueError) as error:
-        raise unusable(
-            f"{storage.location(path)}, the index of input {registered.name!r}, is missing or damaged"
-        ) from error
+        where = shown_url(storage.location(path))
+        raise unusable(f"{where}, the index of input {registered.name!r}, is missing or damaged") from error
 
 
 @lru_cache(maxsize=16)

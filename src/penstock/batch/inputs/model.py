@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa  # noqa: TC002 - the codec looks at annotations
 
 from penstock.batch.inputs.files import FileStamp
-from penstock.core.codec import DocumentFormat, from_rows, to_rows
+from penstock.core.codec import DocumentFormat, from_rows, to_rows, whole
 from penstock.core.ranges import Range
 from penstock.errors import InputError, UsageError
 from penstock.types.tables import zone_of
@@ -207,6 +207,7 @@ REGISTRATION = DocumentFormat(
     later={"layout": LAYOUT, "id": ""},
     omits=("details_sha256", "storage", "outlived"),
     ignores_unknown=True,
+    unpack=whole("partition_rows"),
     left="it is as it was",
     refusal=InputError,
 )

@@ -22,6 +22,7 @@ from penstock.batch.inputs.model import (
     registration_of,
 )
 from penstock.batch.inputs.replaced import outlived, places
+from penstock.config import shown_url
 from penstock.core.names import LONGEST, RULE, is_name
 from penstock.errors import CorruptFile, InputChanged, InputError, UsageError
 
@@ -257,11 +258,12 @@ def _decode(storage: Storage, document: Document, *, tolerant: bool = False) -> 
         return _input(storage, found)
     except FileNotFoundError:
         if found.storage not in (None, storage.root):
+            other = shown_url(found.storage or "")
             raise InputError(
-                f"input {found.name!r} is registered in the storage {found.storage}, "
-                f"and this is {storage.root}",
+                f"input {found.name!r} is registered in the storage {other}, "
+                f"and this is {shown_url(storage.root)}",
                 left="it is as it was",
-                hint=f"name that one, with --storage {found.storage} or in penstock.toml",
+                hint=f"name that one, with --storage {other} or in penstock.toml",
             ) from None
         if tolerant:
             return None
@@ -273,11 +275,12 @@ def _input(storage: Storage, found: Registration) -> Input:
 
     Registrations of earlier releases do not say which that was, and theirs is believed.
     """
-    data, where = storage.read(found.details), storage.location(found.details)
+    data, where = storage.read(found.details), shown_url(storage.location(found.details))
     if found.details_sha256 not in (None, hashlib.sha256(data).hexdigest()):
         raise _damaged(storage, found, "is not the one that was registered")
     return input_of(found, DETAILS.decode(where, data))
 
 
 def _damaged(storage: Storage, found: Registration, why: str) -> CorruptFile:
-    return unusable(f"{storage.location(found.details)}, the file list of input {found.name!r}, {why}")
+    where = shown_url(storage.location(found.details))
+    return unusable(f"{where}, the file list of input {found.name!r}, {why}")

@@ -22,6 +22,7 @@ import pyarrow as pa
 from penstock.batch.runs import layout, manifests, runs
 from penstock.batch.runs.manifests import OutputManifest
 from penstock.batch.runs.runs import Run
+from penstock.config import shown_url
 from penstock.control.claims import Board, PartitionState
 from penstock.core.arrow_data import sound
 from penstock.core.codec import schema_from_text
@@ -128,7 +129,7 @@ class Output:
             )
         target = Storage(directory)
         if target.list():
-            raise UsageError(f"{target.root} is not empty", hint="export to a new directory")
+            raise UsageError(f"{shown_url(target.root)} is not empty", hint="export to a new directory")
         form = self.run.output_format
         jobs: list[tuple[FileRecord, str]] = []
         empty: list[tuple[pa.Schema, str]] = []
@@ -214,7 +215,7 @@ def _copy(source: Storage, target: Storage, record: FileRecord, path: str) -> No
             sink.write(chunk)
         if digest.hexdigest() != record.sha256:
             raise CorruptFile(
-                f"{source.location(record.path)} does not match its checksum",
+                f"{shown_url(source.location(record.path))} does not match its checksum",
                 left="nothing was exported",
                 hint="`penstock runs verify` lists everything that is wrong",
             )

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from penstock.batch.runs.manifests import Fingerprint, complete
+from penstock.config import shown_url
 from penstock.control.claims import Board, PartitionState, PartitionSummary, register
-from penstock.core.codec import SPACED, DocumentFormat, Members, renamed
+from penstock.core.codec import SPACED, DocumentFormat, Members, renamed, whole
 from penstock.core.names import RULE, is_name
 from penstock.errors import CodeChanged, RunError, RunMismatch, UsageError
 from penstock.spark.files import Format
@@ -69,10 +70,10 @@ class Run:
 def _read(found: Members) -> Members:
     accepted = [complete(each) for each in found["accepted"]]
     fingerprint = complete(found["fingerprint"])
-    return {**_named(found), "fingerprint": fingerprint, "accepted": accepted}
+    return {**_named(_counted(found)), "fingerprint": fingerprint, "accepted": accepted}
 
 
-_named = renamed("run", "name")
+_named, _counted = renamed("run", "name"), whole("partition_rows")
 RUN = DocumentFormat(
     Run,
     "the record of a run",
@@ -165,9 +166,9 @@ def _check_same(run: Run, wanted: Run) -> None:
         if run.inputs.get(name) != wanted.inputs.get(name):
             differences.append(f"another input {name}")
     if (run.output, run.output_format) != (wanted.output, wanted.output_format):
-        differences.append(f"output {run.output} as {run.output_format}")
+        differences.append(f"output {shown_url(run.output)} as {run.output_format}")
     if run.storage != wanted.storage:
-        differences.append(f"storage {run.storage}")
+        differences.append(f"storage {shown_url(run.storage)}")
     if differences:
         raise RunMismatch(
             f"run {run.name!r} exists and was started with {'; '.join(differences)}",

@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock.batch.runs import runs
 from penstock.batch.runs.runs import RUN, Run
+from penstock.config import shown_url
 from penstock.control.claims import Board, PartitionState, PartitionSummary
 from penstock.core.json_values import plain
 from penstock.store.base import Store
@@ -33,8 +34,19 @@ class RunView:
             return "incomplete" if summary.poisoned.partitions else "complete"
         return "running" if summary.claimed.partitions > summary.expired.partitions else "resumable"
 
+    @property
+    def output(self) -> str:
+        """Where the output is, without secrets."""
+        return shown_url(self.run.output)
+
+    @property
+    def storage(self) -> str:
+        """Where its files are, without secrets."""
+        return shown_url(self.run.storage)
+
     def to_json(self) -> dict[str, Any]:
         told: dict[str, Any] = plain(RUN.members(self.run))
+        told |= {"output": self.output, "storage": self.storage}
         told |= {"state": self.state, "partitions": plain(self.summary)}
         return told if self.owners is None else {**told, "owners": dict(self.owners)}
 

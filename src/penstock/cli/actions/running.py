@@ -12,6 +12,7 @@ from penstock.cli.context import CommandContext
 from penstock.cli.output import Block, Facts, Grid, amount, count, in_commands
 from penstock.cli.screens.progress import Progress, progress
 from penstock.cli.signals import Signals
+from penstock.config import shown_url
 from penstock.core.json_values import plain
 from penstock.errors import PenstockError
 from penstock.workers.jobs import Stop
@@ -64,7 +65,7 @@ class Result:
             "partitions": plain(self.summary),
             "poisoned": list(self.poisoned),
             "output": {
-                "location": self.run.output,
+                "location": shown_url(self.run.output),
                 "format": self.run.output_format,
                 "tables": self.run.outputs,
             },
@@ -94,9 +95,8 @@ class Result:
                 told = f"{times} at {count(partitions, 'partition')}"
                 same = number == partitions and word != "failed"
                 pairs.append((word, count(number, "partition") if same else told))
-        pairs.append(
-            ("output", f"{self.run.output} ({', '.join(self.run.outputs)}; {self.run.output_format})")
-        )
+        where, tables = shown_url(self.run.output), ", ".join(self.run.outputs)
+        pairs.append(("output", f"{where} ({tables}; {self.run.output_format})"))
         blocks: list[Block] = [Facts(pairs)]
         if len(self.reports) > 1:
             rows = [

@@ -21,7 +21,8 @@ _NAMED = 20
 
 
 def _json(found: Input) -> dict[str, Any]:
-    return {**found.document(), "partitions": found.partitions, "bytes": sum(f.bytes for f in found.files)}
+    told = found.document() | {"source": shown_url(found.source)}
+    return {**told, "partitions": found.partitions, "bytes": sum(f.bytes for f in found.files)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +34,19 @@ class ListedInput:
     problem: str
 
     def to_json(self) -> dict[str, Any]:
-        found = _json(self.input) if self.input else {**self.facts, "problem": self.problem}
-        return {**found, "storage": self.facts.get("storage")}
+        facts = {**self.facts, "source": shown_url(self.facts["source"]), "problem": self.problem}
+        storage = self.facts.get("storage")
+        return {
+            **(_json(self.input) if self.input else facts),
+            "storage": None if storage is None else shown_url(storage),
+        }
 
     def row(self) -> tuple[str, ...]:
         facts = self.facts
         partitions = -(-facts["total_rows"] // facts["partition_rows"])
         taken = size(sum(f.bytes for f in self.input.files)) if self.input else "?"
         counts = (amount(facts["total_rows"]), amount(partitions), amount(facts["files"]), taken)
-        return (facts["name"], facts["format"], *counts, self.problem or facts["source"])
+        return (facts["name"], facts["format"], *counts, self.problem or shown_url(facts["source"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,7 @@ class Details:
         using = [*(f"{name} (unfinished)" for name in self.users.unfinished), *self.users.finished]
         pairs = [
             ("input", i.name),
-            ("source", f"{i.source} ({i.format})"),
+            ("source", f"{shown_url(i.source)} ({i.format})"),
             (
                 "rows",
                 f"{amount(i.total_rows)} in {count(i.partitions, 'partition')} of {amount(i.partition_rows)}",

@@ -275,21 +275,44 @@ def append(
 @click.option("--producer", metavar="HEX", required=True, help="12 hexadecimal digits.")
 @click.option("--clock", type=click.IntRange(min=1), required=True, help="That of the acknowledgement.")
 @click.option("--create", is_flag=True, help="Also if the journal is gone, with what was in it.")
+@click.option(
+    "--at",
+    metavar="OFFSET",
+    type=click.IntRange(min=0),
+    help="With --create: where the journal begins; 0 if it is left out.",
+)
 @with_context
-def ack(context: CommandContext, root: str, journal: str, producer: str, clock: int, create: bool) -> None:
+def ack(
+    context: CommandContext,
+    root: str,
+    journal: str,
+    producer: str,
+    clock: int,
+    create: bool,
+    at: int | None,
+) -> None:
     """Write the acknowledgement that a producer owes to a journal, since it was killed before it could.
 
     It commits what the producer has left open there up to this clock. Streams name producer and clock when a
     transaction waits for it.
+
+    A stream that has read a journal up to some offset goes on from there. If the journal is gone, let it
+    begin at this offset, which `penstock journal frontier` shows.
     """
     from penstock.journals import Ack, JournalWriter, Stamp
     from penstock.journals.format.documents import encode_ack
     from penstock.journals.format.uuids import Flag, parse_producer
 
+    if at is not None and not create:
+        raise UsageError(
+            "--at says where a journal begins that is gone", hint="add --create, or leave it out"
+        )
     number = parse_producer(producer)
     document = encode_ack(Stamp(number, clock, Flag.ACK)).decode().rstrip("\n")
     find(root, *(() if create else (journal,)))
     with JournalWriter(root) as writer:
+        if at is not None:
+            writer.begin(journal, at)
         writer.recover([Ack(journal, document)])
     context.output.say(f"producer {producer} is acknowledged in {journal} up to clock {clock}")
 

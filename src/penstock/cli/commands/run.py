@@ -13,6 +13,7 @@ from penstock.cli import exits
 from penstock.cli.actions.running import execute
 from penstock.cli.context import CommandContext, with_context
 from penstock.cli.output import count
+from penstock.config import shown_url
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
@@ -211,6 +212,8 @@ def _registration(
         made = registrar.register(spark, context.config.run.partition_rows, fixed=fixed)
         for number, each in enumerate(made):
             cut = f" in {count(each.partitions, 'partition')}" if number == 0 else ""
-            context.output.say(f"input {each.name}: {count(each.total_rows, 'row')}{cut}, {each.source}")
+            context.output.say(
+                f"input {each.name}: {count(each.total_rows, 'row')}{cut}, {shown_url(each.source)}"
+            )
 
     return register

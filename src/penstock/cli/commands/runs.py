@@ -70,8 +70,8 @@ class Details:
             ("inputs", ", ".join(run.inputs)),
             ("rows", f"{amount(s.completed.rows if s else 0)} of {amount(run.total_rows)} done"),
             *(_progress(run, s) if s else ()),
-            ("output", f"{run.output} ({', '.join(run.outputs)}; {run.output_format})"),
-            ("storage", run.storage),
+            ("output", f"{self.view.output} ({', '.join(run.outputs)}; {run.output_format})"),
+            ("storage", self.view.storage),
             ("stages", ", ".join(f"{n} {stage.names}" for n, stage in enumerate(run.fingerprint.stages))),
         ]
         pairs += [

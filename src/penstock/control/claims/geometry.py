@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.core.codec import SPACED, DocumentFormat
+from penstock.config import shown_url
+from penstock.core.codec import SPACED, DocumentFormat, whole
 from penstock.core.ranges import Range
 from penstock.errors import CorruptFile, RunError, RunMismatch, UsageError
 from penstock.store.base import Store
@@ -80,6 +81,7 @@ BOARD = DocumentFormat(
     "the board of a run",
     text=SPACED,
     ignores_unknown=True,
+    unpack=whole("partition_rows", "max_failures"),
     hint="restore the store",
     refusal=CorruptFile,
 )
@@ -106,7 +108,7 @@ def read_board(store: Store, run: str) -> tuple[Geometry, int]:
     """Geometry and allowed failures of a run. Raises `RunError` when there is no such run."""
     document = store.get(_board_key(run))
     if document is None:
-        raise RunError(f"there is no run {run!r} in {store.url}", hint="see `penstock runs ls`")
+        raise RunError(f"there is no run {run!r} in {shown_url(store.url)}", hint="see `penstock runs ls`")
     return BOARD.read(document.key, document.value, lambda found: (found.geometry, found.max_failures))
 
 

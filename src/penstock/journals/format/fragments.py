@@ -17,6 +17,7 @@ from enum import Enum
 
 from penstock.errors import BadInput, JournalGap
 
+LARGEST_OFFSET = (1 << 63) - 1
 EXTENSIONS = {"raw": ".raw", "gz": ".gz", "zst": ".zst"}
 """How what we write is named, by its compression."""
 

@@ -19,8 +19,15 @@ from typing import Literal
 
 from penstock.core.durable import sync_folder
 from penstock.core.failpoints import reach
-from penstock.errors import CorruptFile, StoreUnavailable
-from penstock.journals.format.fragments import EXTENSIONS, Fragment, head, name_of, spool_begin
+from penstock.errors import CorruptFile, StoreUnavailable, UsageError
+from penstock.journals.format.fragments import (
+    EXTENSIONS,
+    LARGEST_OFFSET,
+    Fragment,
+    head,
+    name_of,
+    spool_begin,
+)
 from penstock.journals.format.spool import Spool, full_disk
 from penstock.journals.reader import listing
 from penstock.storage import Storage
@@ -66,6 +73,24 @@ class Appender:
             if spool.size and (aged or spool.size + len(data) > policy.roll_bytes):
                 spool = self._rolled(spool)
             return spool.append(data, sync=policy.sync, now=int(policy.now()))
+
+    def begin(self, offset: int) -> None:
+        """Make the journal, with ``offset`` as its begin. One that is there must end at this offset."""
+        if not 0 <= offset < LARGEST_OFFSET:
+            raise UsageError(
+                f"journal {self._journal} cannot begin at offset {offset}",
+                left="nothing was written",
+                hint=f"offsets are from 0 to {LARGEST_OFFSET - 1}",
+            )
+        with self._locked():
+            if not listing.fragments(self._storage, self._journal):
+                self._spool = Spool.create(self._folder, offset)
+            elif (end := self._current().end) != offset:
+                raise UsageError(
+                    f"journal {self._journal} is there and ends at offset {end}, not {offset}",
+                    left="nothing was written",
+                    hint="append to it as it is; or, if it is to begin anew, move its folder away first",
+                )
 
     def roll(self) -> bool:
         """Make a fragment of what is in the spool, if there is something. Mends the journal on the way."""

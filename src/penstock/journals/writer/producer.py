@@ -141,6 +141,9 @@ class Producer:
             for journal in sorted(journals)
         )
 
+    def begin(self, journal: str, offset: int) -> None:
+        self._appender(journal).begin(offset)
+
     def roll(self, journal: str) -> bool:
         return self._appender(journal).roll()
 

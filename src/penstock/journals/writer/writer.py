@@ -97,6 +97,14 @@ class JournalWriter:
         """Acknowledgements that could not be written, or that a failed program left undecided."""
         return self._pending
 
+    def begin(self, journal: str, offset: int) -> None:
+        """Make a journal that begins at ``offset``, for readers that have read one of its name up to there.
+
+        One that is there must end at this offset; otherwise `UsageError`, and nothing is written.
+        """
+        with self._alone(settled=False):
+            self._producer.begin(journal, offset)
+
     def append(self, journal: str, documents: Iterable[Mapping[str, Any]]) -> Appended:
         """Append documents outside a transaction, all or none: they are committed at once.
 

@@ -6,13 +6,12 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.config import Config, shown_url
+from penstock.config import Config
 from penstock.errors import UsageError
 from penstock.server.http.metrics import Metric, one
 from penstock.store.base import Store
 
 if TYPE_CHECKING:
-    from penstock.batch.runs.views import RunView
     from penstock.storage import Storage
     from penstock.streams.views.observer import StreamObserver
 
@@ -65,12 +64,12 @@ class StoreSources(Sources):
     def runs(self) -> Sequence[Any]:
         from penstock.batch.runs import views
 
-        return [_without_secrets(view) for view in views.every(self._store)]
+        return [view.to_json() for view in views.every(self._store)]
 
     def run(self, name: str) -> Any:
         from penstock.batch.runs import views
 
-        return _without_secrets(views.one(self._store, name))
+        return views.one(self._store, name).to_json()
 
     def streams(self) -> Sequence[Any]:
         from penstock.streams import registry
@@ -108,8 +107,3 @@ class StoreSources(Sources):
             cluster, stream = self._config.cluster, self._config.stream
             self._observers[name] = StreamObserver(self._store, self._storage, name, cluster, stream)
         return self._observers[name]
-
-
-def _without_secrets(view: RunView) -> dict[str, Any]:
-    told = view.to_json()
-    return told | {name: shown_url(told[name]) for name in ("output", "storage")}

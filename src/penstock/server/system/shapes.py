@@ -14,8 +14,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.config import shown_url
-
 _TEXT, _LONG, _REAL, _FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
 _TEXTS = pa.list_(pa.string())
 _MOMENT = pa.timestamp("us", "UTC")
@@ -211,7 +209,7 @@ TABLES: Mapping[str, SystemTable] = {
             "poisoned": (_LONG, _counted("poisoned.partitions")),
             "failures": (_LONG, _counted("failures")),
             "outputs": (_TEXTS, "run.outputs"),
-            "output": (_TEXT, lambda view: shown_url(view.run.output)),
+            "output": _TEXT,
             "created": (_MOMENT, "run.created"),
         }
     ),

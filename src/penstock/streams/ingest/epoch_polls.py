@@ -156,9 +156,16 @@ class EpochPolls:
 
     # a drain
 
+    def release(self, holding: Holding, barrier: Barrier) -> list[PartName]:
+        """End polls of parts that leave; which these are."""
+        gone = [name for name in holding.parts if self._owners.leaves(name, barrier.target)]
+        if self._slow is not None:
+            self._slow.release(gone)
+        return gone
+
     def collect(self, holding: Holding, barrier: Barrier) -> Parts:
         """The states of the parts that leave; those that take too long leave with what is committed."""
-        gone = [name for name in holding.parts if self._owners.leaves(name, barrier.target)]
+        gone = self.release(holding, barrier)
         leaving = {
             name: holding.parts[name]
             for name in gone
@@ -167,8 +174,6 @@ class EpochPolls:
             # One that takes long moves with the state that is committed, as it would from a dead instance.
             and not (self._slow is not None and self._slow.has(name))
         }
-        if self._slow is not None:
-            self._slow.release(gone)
         # Nobody has asked these for rows: what is known of their time stays.
         return {
             name: replace(state, newest=leaving[name].newest, idle=leaving[name].idle)

@@ -168,12 +168,16 @@ class JournalShuffle:
             _log.warning("run files that are spent were not deleted, and are swept later: %s", error)
         self._spent = ()
 
-    def check_hints(self, patience: float) -> None:
-        """Raise `HintNotReached` if documents wait for what was not read for that many seconds."""
+    def check_hints(self, patience: float, known: Collection[PartName]) -> None:
+        """Raise `HintNotReached` if documents wait for what was not read for that many seconds.
+
+        ``known`` are the parts of the stream.
+        """
         # A transaction that is being handed on stands still at its ack, and others wait for that.
         busy = {file.source for file in self._held}
         stalled = self._session.stalled(self._clock(), patience)
-        check_acks(self._sources, [each for each in stalled if each[0].partition("/")[0] not in busy])
+        awaited = [each for each in stalled if each[0].partition("/")[0] not in busy]
+        check_acks(self._sources, awaited, known)
 
     def check_lines(self, patience: float) -> None:
         """Raise `LineUnfinished` if journals of this instance end in the middle of a line for so long."""

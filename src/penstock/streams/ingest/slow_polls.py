@@ -217,19 +217,22 @@ class SlowPolls:
     def take(self, epoch: int, own: str, before: Holding) -> tuple[SlowJob, Polled] | None:
         """What a job brought, if it is done, with its rows in the folder of ``epoch``.
 
-        Until that is committed, it can be taken again. An error of a source is raised once.
+        Until that is committed, it can be taken again. An error of a source is raised once. Of a job that
+        does not fit what is committed by now, neither rows nor an error mean anything.
         """
         self._taken = None
         with self._lock:
             job, outcome = self._job, self._outcome
         if job is None or outcome is None:
             return None
+        if not job.fits(before):
+            if isinstance(outcome, Exception):
+                _log.info("a poll failed of parts that have gone on since, and is passed over: %s", outcome)
+            self._drop(job)
+            return None
         if isinstance(outcome, Exception):
             self._drop(job)
             raise outcome
-        if not job.fits(before):
-            self._drop(job)
-            return None
         try:
             files = tuple(self._copied(file, epoch, own, n) for n, file in enumerate(outcome.files))
         except FileNotFoundError:
@@ -257,6 +260,10 @@ class SlowPolls:
                     self._storage.delete(file.record.path)
             except OSError as error:
                 _log.warning("rows that were copied are swept later: %s", error)
+
+    def aborted(self) -> None:
+        """What was taken for an epoch is part of none: it is under way again."""
+        self._taken = None
 
     def stop(self) -> None:
         """End the job, if there is one, and leave what it brought."""

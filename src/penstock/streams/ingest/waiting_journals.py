@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from penstock.config import shown_url
 from penstock.errors import HintNotReached, LineUnfinished
 from penstock.sources.base import PartName
 from penstock.sources.journals import JournalSource
@@ -15,8 +16,14 @@ Stalled = tuple[str, int, int, float]
 """A journal, a producer, the clock of the ack that is awaited, and for how many seconds."""
 
 
-def check_acks(sources: Mapping[str, JournalSource], stalled: Collection[Stalled]) -> None:
-    """Raise `HintNotReached` if there are acks that others wait for in vain."""
+def check_acks(
+    sources: Mapping[str, JournalSource], stalled: Collection[Stalled], known: Collection[PartName]
+) -> None:
+    """Raise `HintNotReached` if there are acks that others wait for in vain.
+
+    ``known`` are the parts that the stream has: whether a journal is there is not looked up here, since the
+    storage may be what keeps it from being read.
+    """
     if not stalled:
         return
     named = [
@@ -25,25 +32,28 @@ def check_acks(sources: Mapping[str, JournalSource], stalled: Collection[Stalled
     ]
     raise HintNotReached(
         f"transactions wait for acks that were not read yet: {_some(named)}; "
-        f"{_way_out(sources, min(stalled))}",
+        f"{_way_out(sources, min(stalled), known)}",
         left="their documents, and what was read after them, are kept and not visible yet",
         hint="look whether these journals are there, and whether their writers live; a source that "
         "reads them from their begin may also just be behind (`penstock journal frontier`)",
     )
 
 
-def _way_out(sources: Mapping[str, JournalSource], awaited: Stalled) -> str:
+def _way_out(sources: Mapping[str, JournalSource], awaited: Stalled, known: Collection[PartName]) -> str:
     """What a person can type to write an ack that nobody else will."""
     journal, producer, clock, _ = awaited
-    source, _, name = journal.partition("/")
-    journals = sources[source].journals
-    command = f"penstock journal ack {journals.root} {name} --producer {producer:012x} --clock {clock}"
-    if journals.begin(name) is None:
+    part = PartName.parse(journal)
+    root, name = shown_url(sources[part.source].journals.root), part.part
+    command = f"penstock journal ack {root} {name} --producer {producer:012x} --clock {clock}"
+    if part not in known:
         return (
-            f"{name} is gone; put it back, or, if no stream remembers how far it has read it, go on without "
-            f"its documents: {command} --create"
+            f"the stream has no journal {name}; put it back, or, if no other stream remembers how far it has "
+            f"read it, go on without its documents: {command} --create"
         )
-    return f"if a writer is gone that should send one: {command}"
+    return (
+        f"if a writer is gone that should send one: {command}; if the journal is gone, put it back, or go on "
+        "without its documents: the same with --create --at OFFSET, which is how far the stream has read it"
+    )
 
 
 class UnfinishedLines:

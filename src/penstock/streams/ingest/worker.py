@@ -104,13 +104,20 @@ class StreamWorker(Participant):
         """What was before the owners changed last, if this instance took part in it."""
         return self._owners.former
 
+    def check_hints(self, patience: float) -> None:
+        """Raise `HintNotReached` if documents wait for what was not read for that many seconds."""
+        self._shuffle.check_hints(patience, self.names)
+
     # the control plane's calls
 
     def assigned(self, snapshot: Snapshot, committed: Decision | None) -> None:
         self._fence.clear()
         self._next, self._holding = None, Holding()
-        if self._owners.follow(snapshot):
-            self._holding = self._takeover.assigned(committed)
+        try:
+            if self._owners.follow(snapshot):
+                self._holding = self._takeover.assigned(committed)
+        finally:
+            # Also without a seat, and after an error: nobody would ask it to let go of a part later.
             self._polls.begin(self._holding.parts.keys())
 
     def prepare(self, barrier: Barrier) -> EpochWork:
@@ -139,6 +146,8 @@ class StreamWorker(Participant):
     def aborted(self, epoch: int) -> None:
         self._next = None
         self._times.aborted()
+        if self._slow is not None:
+            self._slow.aborted()
         self._discard(epoch)
 
     def fenced(self) -> None:
@@ -193,6 +202,7 @@ class StreamWorker(Participant):
         if not before.settled:
             # What was committed under the owners before still says where every part stands, also those of
             # members that died since. An answer of ours would replace a piece of that.
+            self._polls.release(before, barrier)
             self._check_fence()
             return EpochWork()
         states = {**before.parts, **self._polls.collect(before, barrier)}

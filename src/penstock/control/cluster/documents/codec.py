@@ -70,9 +70,14 @@ def _resolved(found: Members) -> Members:
 
 
 def _with_seats(found: Members, change: _Seats) -> Members:
-    """The members of a control with every list of seats changed."""
+    """The members of a control with every list of seats changed.
+
+    Seats are numbered in this order: the assignment, and of each scope what was drained, then the barrier.
+    So the same control has the same bytes in every version.
+    """
+    assignment = _snapshot(found["assignment"], change)
     scopes = {name: _scope(scope, change) for name, scope in found["scopes"].items()}
-    return {**found, "assignment": _snapshot(found["assignment"], change), "scopes": scopes}
+    return {**found, "assignment": assignment, "scopes": scopes}
 
 
 def _snapshot(found: Members, change: _Seats) -> Members:
@@ -81,9 +86,11 @@ def _snapshot(found: Members, change: _Seats) -> Members:
 
 def _scope(found: Members, change: _Seats) -> Members:
     barrier, drained = found["open"], found["drained"]
+    if drained is not None:
+        drained = change(drained)
     if barrier is not None:
         barrier = {**barrier, **{name: change(barrier[name]) for name in ("required", "target")}}
-    return {**found, "open": barrier, "drained": drained if drained is None else change(drained)}
+    return {**found, "open": barrier, "drained": drained}
 
 
 def _without_body(found: Members) -> Members:

@@ -6,10 +6,11 @@ from typing import Any
 
 from penstock.core.codec import UPGRADE
 from penstock.errors import BadState
+from penstock.journals.format import fragments
 
 LARGEST_PRODUCER = (1 << 48) - 1
 LARGEST_CLOCK = (1 << 64) - 1
-LARGEST_OFFSET = (1 << 63) - 1
+LARGEST_OFFSET = fragments.LARGEST_OFFSET
 
 _FAR = 1e18
 

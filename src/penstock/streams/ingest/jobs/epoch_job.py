@@ -145,26 +145,36 @@ class Ingestion:
 
     def _run(self, task: Any, tasks: int, within: float | None = None, prefix: str = "") -> Polled:
         self._running.set()
-        over, too_slow = threading.Event(), PollsTooSlow(f"polls took longer than {within or 0:g} s")
+        over = threading.Event()
 
         def give_up() -> None:
             over.set()
-            # Before they are ended: a task that comes to its end deletes its marks.
-            with suppress(Exception):
-                too_slow.slow = marked(self._storage, prefix) if prefix else frozenset()
             self.cancel()
 
         with _after(within, give_up):
             try:
-                return self._job(task, tasks)
+                return self._until_over(task, tasks)
             except Exception as error:
                 if over.is_set():
-                    raise too_slow from error
+                    raise self._too_slow(within, prefix) from error
                 raise
             finally:
-                self._running.clear()
                 if over.is_set() and prefix:
                     self._delete_marks(prefix)
+
+    def _until_over(self, task: Any, tasks: int) -> Polled:
+        try:
+            return self._job(task, tasks)
+        finally:
+            self._running.clear()
+
+    def _too_slow(self, within: float | None, prefix: str) -> PollsTooSlow:
+        """The error about a job that was just ended. Its tasks are killed in the calls that they are in."""
+        error = PollsTooSlow(f"polls took longer than {within or 0:g} s")
+        # Not before: a storage that takes long would keep the job running, and the epoch waits for it.
+        with suppress(Exception):
+            error.slow = marked(self._storage, prefix) if prefix else frozenset()
+        return error
 
     def _delete_marks(self, prefix: str) -> None:
         try:

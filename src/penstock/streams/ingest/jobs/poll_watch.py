@@ -2,9 +2,10 @@
 
 A job that is ended brings nothing back. So a task leaves a *mark* in storage as soon as a call takes long: a
 small file beside its rows that names the parts it works on. A thread of its own writes it, at most once for
-a call, so that a part that answers in time costs nothing. The instance reads the marks before it ends the job
-(`marked`), and deletes them. A task that comes to its end deletes its own. What a process leaves that dies in
-between is swept with the rows that nothing refers to.
+a call, so that a part that answers in time costs nothing, and deletes it soon after the call has come to its
+end. The instance reads the marks as soon as the job has ended (`marked`): the tasks of a job that was ended
+have no time to delete theirs. Then it deletes them. What a process leaves that dies in between is swept with
+the rows that nothing refers to.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class PollWatch:
         self._prefix = prefix
         self._after = after
         self._call: tuple[float, tuple[PartName, ...]] | None = None
-        self._written: list[str] = []
+        self._marks = 0
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
         self.took: dict[PartName, float] = {}
@@ -51,11 +52,8 @@ class PollWatch:
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        if self._thread is not None and self._storage is not None:
+        if self._thread is not None:
             self._thread.join()
-            with suppress(Exception):
-                for path in self._written:
-                    self._storage.delete(path)
 
     @contextmanager
     def call(self, *names: PartName) -> Iterator[None]:
@@ -70,26 +68,39 @@ class PollWatch:
             self.took.update({name: max(seconds, self.took.get(name, 0.0)) for name in names})
 
     def _watch(self, storage: Storage) -> None:
-        marked = None
+        marked, path = None, ""
         while not self._over.wait(self._after / _LOOKS):
             call = self._call
-            if call is not None and call is not marked and time.monotonic() - call[0] >= self._after:
-                marked = call
-                self._mark(storage, call[1])
+            if call is marked:
+                continue
+            if marked is not None:
+                _delete(storage, path)
+                marked = None
+            if call is not None and time.monotonic() - call[0] >= self._after:
+                marked, path = call, self._mark(storage, call[1])
+        if marked is not None:
+            _delete(storage, path)
 
-    def _mark(self, storage: Storage, names: tuple[PartName, ...]) -> None:
-        path = f"{self._prefix}-{len(self._written)}{_ENDING}"
-        self._written.append(path)
+    def _mark(self, storage: Storage, names: tuple[PartName, ...]) -> str:
+        path = f"{self._prefix}-{self._marks}{_ENDING}"
+        self._marks += 1
         # Without it, nobody knows which part it was: that costs others time, and is no reason to fail.
         with suppress(Exception):
             storage.write(path, json.dumps([[name.source, name.part] for name in names]).encode())
+        return path
+
+
+def _delete(storage: Storage, path: str) -> None:
+    # It is swept later.
+    with suppress(Exception):
+        storage.delete(path)
 
 
 def marked(storage: Storage, prefix: str) -> frozenset[PartName]:
     """The parts that tasks have marked whose files begin with ``prefix``."""
     found: set[PartName] = set()
     for path in _marks(storage, prefix):
-        # A task that has just ended takes its mark away.
+        # A call that has just ended takes its mark away.
         with suppress(FileNotFoundError):
             found |= {PartName(source, part) for source, part in json.loads(storage.read(path))}
     return frozenset(found)
