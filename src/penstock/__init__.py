@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.batch.inputs import register
-    from penstock.batch.pipeline import Dataset, Pipeline, Resource, Retry, arrow_transform, transform
+    from penstock.batch.pipeline import (
+        Dataset,
+        Pipeline,
+        Resource,
+        Retry,
+        arrow_transform,
+        everything,
+        partition,
+        transform,
+    )
     from penstock.batch.runner import (
         EveryNStages,
         EveryStage,
@@ -61,7 +70,9 @@ _HOMES = {
     "TransientError": "penstock.errors",
     "arrow_transform": "penstock.batch.pipeline",
     "derived": "penstock.types.tables",
+    "everything": "penstock.batch.pipeline",
     "open_store": "penstock.store",
+    "partition": "penstock.batch.pipeline",
     "register": "penstock.batch.inputs",
     "start_spark": "penstock.spark.session:start",
     "transform": "penstock.batch.pipeline",
@@ -95,7 +106,9 @@ __all__ = [
     "TransientError",
     "arrow_transform",
     "derived",
+    "everything",
     "open_store",
+    "partition",
     "register",
     "start_spark",
     "transform",

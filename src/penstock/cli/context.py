@@ -81,10 +81,19 @@ class CommandContext:
 
         return runs.load(self.known, name)
 
-    def board(self, name: str) -> Board:
+    def boards(self, name: str) -> Sequence[Board]:
+        """The boards of a run's phases, as far as they are begun."""
         from penstock.batch.runs import runs
 
-        return runs.board(self.known, name)
+        return runs.boards(self.known, runs.load(self.known, name))
+
+    def board(self, name: str, phase: int = 0) -> Board:
+        boards = self.boards(name)
+        if phase >= len(boards):
+            raise UsageError(
+                f"run {name!r} has not begun phase {phase}", hint=f"penstock runs show {name}"
+            )
+        return boards[phase]
 
     def summary(self, run: Run) -> PartitionSummary | None:
         """How far a run is; None if it has no board."""

@@ -43,6 +43,10 @@ class RunConfig:
     instances: int = 1
     max_batches: int | None = None
     task_rows: int = 0
+    whole_bytes: int = 32 << 20
+    small_bytes: int = 32 << 20
+    range_bytes: int = 128 << 20
+    everything_bytes: int = 16 << 30
 
     @property
     def renewal(self) -> float:

@@ -221,6 +221,18 @@ SETTINGS: Mapping[str, Setting] = {
     "run.task_rows": _whole(
         0, about="How many rows of a partition a Spark task computes. 0 lets the number of cores decide."
     ),
+    "run.whole_bytes": _bytes(
+        "Up to which size an input is given whole to each partition, where a join allows it. "
+        "Larger ones are exchanged by the join's key."
+    ),
+    "run.small_bytes": _bytes(
+        "Up to which size all inputs together are one partition if the pipeline groups, joins or sorts. "
+        "So small an exchange is one partition, too: Spark then shuffles in memory."
+    ),
+    "run.range_bytes": _bytes("About how much an exchange puts into one key range."),
+    "run.everything_bytes": _bytes(
+        "Up to which size of its inputs a transform may need all rows at once, in one partition."
+    ),
     "cluster.name": _text(
         r"[A-Za-z0-9_-]{1,100}",
         "letters, digits, - and _, at most 100",

@@ -48,7 +48,7 @@ def write(
     try:
         if format == "parquet" and flow.in_jvm and storage.local:
             return jvm_parquet.write(spark, flow, storage, folder)
-        task = _Writer(storage, folder, format, _codec(spark, storage, compression), flow.schema)
+        task = _Writer(storage, folder, format, codec(spark, storage, compression), flow.schema)
         return records.collected(flow.run(spark, (task,), records.SCHEMA).collect())
     except PenstockError:
         raise
@@ -169,7 +169,7 @@ def _row_groups(batches: Batches) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(gathered)
 
 
-def _codec(spark: SparkSession, storage: Storage, compression: Compression) -> str | None:
+def codec(spark: SparkSession, storage: Storage, compression: Compression) -> str | None:
     """A disk of one's own is faster than any compression; what goes over a network is not."""
     if compression == "auto":
         return None if storage.local and is_local(spark) else "lz4"

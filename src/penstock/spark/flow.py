@@ -42,12 +42,15 @@ class Scan:
     rows that go into the JVM anyway need not pass through a Python worker.
     ``kept`` says that the rows are durable where they are, so that nobody needs to write them again:
     it is whatever the maker of the scan wants to find them by.
+    ``hint`` is how Spark shall join the rows: it takes what comes out of a Python worker for a few bytes, and
+    would send all of it to every task.
     """
 
     schema: pa.Schema
     cut: Callable[[Sequence[str]], Sequence[ScanSplit]]
     kept: object = None
     native: Callable[[SparkSession, Sequence[str]], DataFrame] | None = None
+    hint: str | None = None
 
     def select(self, columns: Sequence[str]) -> Scan:
         wanted = set(columns)
@@ -103,7 +106,8 @@ class Flow:
             return self.origin  # type: ignore[return-value]
         if isinstance(self.origin, Scan) and self.origin.native and not self.steps:
             return self.origin.native(spark, self.schema.names)
-        return self.run(spark, (), self.schema)
+        frame = self.run(spark, (), self.schema)
+        return frame.hint(self.origin.hint) if isinstance(self.origin, Scan) and self.origin.hint else frame
 
     def run(self, spark: SparkSession, after: Sequence[Step], schema: pa.Schema) -> DataFrame:
         """A DataFrame of what all steps, and then those in ``after``, make of the origin's batches."""

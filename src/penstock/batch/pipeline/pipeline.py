@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+from penstock.batch.pipeline.phases import Phases, in_one_phase
 from penstock.batch.pipeline.resources import Resource
-from penstock.batch.pipeline.stages import Bound, Stage, bind, derive, live
+from penstock.batch.pipeline.stages import Bound, Stage, bind, derive
 from penstock.batch.pipeline.transforms import Transform
 from penstock.core.names import RULE, is_name
 from penstock.errors import DefinitionError, DuplicateName, TypeMismatch, UnknownField
@@ -26,9 +27,9 @@ _named: WeakValueDictionary[str, Pipeline] = WeakValueDictionary()
 class Pipeline:
     """Transforms from input tables to output tables, cut into stages when it is built.
 
-    The first input is the one that is cut into partitions; every further one is given whole to
-    each partition. The order of the transforms says which of two conflicting ones comes first, and
-    nothing else: what does not conflict runs together.
+    Every input is cut into partitions, except those that are small enough to be given whole to each.
+    The order of the transforms says which of two conflicting ones comes first, and nothing else: what
+    does not conflict runs together.
     """
 
     def __init__(
@@ -71,26 +72,20 @@ class Pipeline:
         found = {r.name: r for b in self.bound for r in b.writes_resources | b.reads_resources}
         return dict(sorted(found.items()))
 
-    def live(self, done: int) -> dict[str, frozenset[str]]:
-        """Fields by table that are needed once ``done`` stages have run."""
-        return live(self.stages, self.outputs, done)
-
-    def keeps_rows(self) -> tuple[str, ...]:
-        """Output tables with exactly the rows of the partitioned input: nothing drops any."""
-        primary = self.inputs[0].__table_name__
-        dropped = {table for b in self.bound for table in b.transform.drops}
-        return tuple(
-            t.__table_name__ for t in self.outputs if t.__table_name__ == primary and primary not in dropped
-        )
+    @property
+    def as_one(self) -> Phases:
+        """The pipeline in one phase that has all rows, as plain Spark would run it."""
+        return in_one_phase(self.bound, self.inputs, self.outputs)
 
     def check(self, spark: SparkSession) -> list[Unchecked]:
         """Check every transform against Spark's own analysis of what it does, without any data.
 
         Returns those that can only be checked when they first run, each with the reason.
         """
-        from penstock.batch.pipeline.execute import Executor, resources_by_stage
+        from penstock.batch.pipeline.check import check_pipeline
+        from penstock.batch.pipeline.execute import resources_by_stage
 
-        return Executor(spark, self).check(resources_by_stage(self, {}))
+        return check_pipeline(spark, self, resources_by_stage(self.stages, self.resources, {})).unchecked
 
     def run_on(self, dataset: Dataset, *, spark: SparkSession | None = None) -> Dataset:
         """Run all stages on a dataset, without this pipeline's own inputs, outputs and checkpoints."""

@@ -21,7 +21,10 @@ _ROWS = "<rows>"
 # The column by which an Arrow function says which rows are left.
 ROW = "_row"
 
-Available = Mapping[str, frozenset[str]]
+Fields = Mapping[str, frozenset[str]]
+"""Names of fields by table."""
+Touches = tuple[frozenset[object], frozenset[object]]
+"""What a transform reads, and what it writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class Bound:
         """Names of the fields of a table that it may see."""
         return frozenset(f.name for f in self.reads | self.writes if f.table == table)
 
-    def touched(self) -> tuple[frozenset[object], frozenset[object]]:
+    def touched(self) -> Touches:
         """What it reads and what it writes, for finding conflicts."""
         rows_read = {(table, _ROWS) for table in self.tables}
         rows_written = {(table, _ROWS) for table in self.creates | self.transform.drops}
@@ -213,16 +216,18 @@ def _check_shape(bound: Bound) -> None:
         )
 
 
+def conflicts(earlier: Touches, later: Touches) -> bool:
+    """Whether one writes what the other touches, so that their order matters."""
+    (reads_i, writes_i), (reads_j, writes_j) = earlier, later
+    return bool(writes_i & (reads_j | writes_j) or reads_i & writes_j)
+
+
 def derive(bound: Sequence[Bound]) -> tuple[Stage, ...]:
-    """Stages by longest path of conflicts: i before j conflict if one writes what the other touches."""
+    """Stages by longest path of conflicts."""
     level: list[int] = []
     touched = [b.touched() for b in bound]
-    for j, (reads_j, writes_j) in enumerate(touched):
-        before = [
-            level[i]
-            for i, (reads_i, writes_i) in enumerate(touched[:j])
-            if writes_i & (reads_j | writes_j) or reads_i & writes_j
-        ]
+    for j in range(len(bound)):
+        before = [level[i] for i in range(j) if conflicts(touched[i], touched[j])]
         level.append(max(before) + 1 if before else 0)
     count = max(level, default=-1) + 1
     return tuple(
@@ -230,12 +235,10 @@ def derive(bound: Sequence[Bound]) -> tuple[Stage, ...]:
     )
 
 
-def live(stages: Sequence[Stage], outputs: Sequence[type[Table]], done: int) -> dict[str, frozenset[str]]:
-    """Fields by table that exist after ``done`` stages and are still needed by a later one or an output."""
-    needed: dict[str, set[str]] = {}
-    for table in outputs:
-        needed.setdefault(table.__table_name__, set()).update(table.__fields__)
-    for stage in reversed(stages[done:]):
+def live(stages: Sequence[Stage], leaving: Fields) -> dict[str, frozenset[str]]:
+    """Fields by table that these stages need to be given, so that after them there is what is ``leaving``."""
+    needed: dict[str, set[str]] = {table: set(fields) for table, fields in leaving.items()}
+    for stage in reversed(stages):
         for bound in stage.transforms:
             for field in bound.writes - bound.reads:
                 needed.get(field.table, set()).discard(field.name)

@@ -5,16 +5,20 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock import __version__
 from penstock.batch import inputs
 from penstock.batch.inputs import Input
 from penstock.batch.pipeline import DatasetFactory, Pipeline
+from penstock.batch.pipeline.check import check_pipeline
 from penstock.batch.pipeline.execute import Executor, resources_by_stage
+from penstock.batch.pipeline.needs import cut_pipeline
+from penstock.batch.pipeline.phases import AsOne, ByKeys, ByRows, Phase, Phases
 from penstock.batch.runner.breaker import Breaker
 from penstock.batch.runner.events import Ending, Event, EventKind, Listener, Report, logged
 from penstock.batch.runner.lease import Hold, InstanceLease
@@ -22,9 +26,10 @@ from penstock.batch.runner.membership import Membership
 from penstock.batch.runner.places import check_places, trouble
 from penstock.batch.runner.signals import stopping_on_signals
 from penstock.batch.runner.work import Bench, ClaimWork, fingerprint
-from penstock.batch.runs import gc, runs
+from penstock.batch.runs import exchanges, gc, runs
+from penstock.batch.runs.exchanges import Entering
 from penstock.batch.runs.options import RunnerConfig
-from penstock.batch.runs.runs import Run
+from penstock.batch.runs.runs import PhaseRecord, Run
 from penstock.control.claims import Board, Claim, PartitionState
 from penstock.core.clocks import wall_clock
 from penstock.core.codec import schema_to_text
@@ -43,7 +48,7 @@ from penstock.errors import (
     UsageError,
 )
 from penstock.spark.faults import decode
-from penstock.spark.session import cancel_tag, conform, is_alive, job_tag, start
+from penstock.spark.session import cancel_tag, conform, is_alive, job_tag, parallelism, start
 from penstock.spark.sharing import check_shared
 from penstock.storage import Storage
 from penstock.store import Store
@@ -119,28 +124,77 @@ class Runner:
         began = time.monotonic()
         spark = self._spark or _session()
         conform(spark)
-        run, board, bench = self._prepare(spark, dataset_factory)
+        run, bench = self._prepare(spark, dataset_factory)
         with (
             stopping_on_signals(self.stop, enabled=self._handle_signals),
             Membership(
                 self.store, self.config.cluster, self.config.instance, self.config.claims, __version__
             ) as membership,
-            InstanceLease(
-                self.store,
-                board,
-                self.config.lease_ttl,
-                self.config.renewal,
-                on_lost=lambda hold: self._cancel(spark, hold),
-                on_session=membership.enter,
-            ) as lease,
         ):
+            for phase in bench.executor.phases:
+                bench = self._entered(bench, phase)
+                ending = self._phase(spark, bench, membership)
+                if ending != "complete" and not (ending == "incomplete" and self.config.without_poisoned):
+                    break
+        return self._report(run, ending, time.monotonic() - began)
+
+    def _phase(self, spark: SparkSession, bench: Bench, membership: Membership) -> Ending:
+        """Work on the partitions of a phase, together with others, until all are done."""
+        board, run = bench.board, bench.run
+        with InstanceLease(
+            self.store,
+            board,
+            self.config.lease_ttl,
+            self.config.renewal,
+            on_lost=lambda hold: self._cancel(spark, hold),
+            on_session=membership.enter,
+        ) as lease:
             self._work(spark, board, bench, lease)
         ending = self._ending(board)
         if ending in ("complete", "incomplete"):
-            gc.sweep_completed(self.storage, run, board)
-        return self._report(run, ending, time.monotonic() - began)
+            gc.sweep_completed(self.storage, run, bench.phase.index, board)
+        if ending == "complete":
+            exchanges.sweep_read(self.storage, run, bench.phase.index)
+        return ending
 
-    def _prepare(self, spark: SparkSession, factory: DatasetFactory | None) -> tuple[Run, Board, Bench]:
+    def _entered(self, bench: Bench, phase: Phase) -> Bench:
+        """What is needed to work on a phase: what earlier ones left for it, and its board."""
+        run = bench.run
+        found: dict[str, tuple[Entering, dict[str, str]]] = {}
+        for table, origin in phase.entering.items():
+            if origin is not None:
+                left = bench.executor.phases[origin].exchange(table, phase.keys(table))
+                schema = self.pipeline.tables[table].arrow_schema(left.fields)
+                found[table] = exchanges.entering(self.store, self.storage, run, origin, left, schema)
+        plan = None
+        if isinstance(phase.partitioning, ByKeys):
+            plan = exchanges.agree(
+                self.store,
+                run,
+                phase,
+                list(found.values()),
+                target_bytes=self.config.range_bytes,
+                small_bytes=self.config.small_bytes,
+                at_least=2 * parallelism(bench.spark),
+                without=self._without(bench, phase),
+            )
+        board = exchanges.board(self.store, run, phase.index, self.config.max_failures, plan)
+        entering = {table: each for table, (each, _) in found.items()}
+        # A factory is given partitions of the first input, as ever.
+        first = phase.partitioning == ByRows(run.primary)
+        factory = self._factory if first or len(bench.executor.phases) == 1 else None
+        return replace(bench, phase=phase, board=board, entering=entering, exchange=plan, factory=factory)
+
+    def _without(self, bench: Bench, phase: Phase) -> list[str]:
+        """The partitions of the phases before whose rows this one does without."""
+        return [
+            f"{origin}:{view.range}"
+            for origin in sorted({o for o in phase.entering.values() if o is not None})
+            for view in Board.open(self.store, bench.run.place(origin)).partitions({PartitionState.POISONED})
+        ]
+
+    def _prepare(self, spark: SparkSession, factory: DatasetFactory | None) -> tuple[Run, Bench]:
+        self._factory = factory
         registered = self._inputs(factory)
         output = Storage(self.config.output) if self.config.output else None
         check_places(self.storage, output, begun=runs.find(self.store, self._run_name) is not None)
@@ -148,10 +202,17 @@ class Runner:
         if output is not None:
             check_shared(spark, output)
         digests = {name: found.digest for name, found in registered.items()}
-        resources = resources_by_stage(self.pipeline, {})
-        executor = Executor(spark, self.pipeline)
-        executor.check(resources)
-        primary = next(iter(registered.values()))
+        pipeline, known = self.pipeline, self.pipeline.resources
+        resources = resources_by_stage(pipeline.stages, known, {})
+        checked = check_pipeline(spark, pipeline, resources)
+        sizes = {name: found.size for name, found in registered.items()}
+        one = self.config.small_bytes
+        phases = cut_pipeline(pipeline, checked, sizes, small=self.config.whole_bytes, as_one=one)
+        self._check_size(phases, sizes)
+        if phases.stages != pipeline.stages:
+            resources = resources_by_stage(phases.stages, known, {}, resources[:1])
+        executor = Executor(spark, pipeline, phases, checked.checked)
+        primary_table, primary = next(iter(registered.items()))
         wanted = Run(
             name=self._run_name,
             id=runs.new_id(),
@@ -163,13 +224,14 @@ class Runner:
             outputs=tuple(t.__table_name__ for t in self.pipeline.outputs),
             output=output.root if output is not None else self.storage.location("output"),
             output_format=self.config.output_format,
-            fingerprint=fingerprint(self.pipeline, digests, resources, factory, spark.version),
+            fingerprint=fingerprint(pipeline, phases, digests, resources, factory, spark.version),
             storage=self.storage.root,
             created=wall_clock("seconds"),
-            keeps_rows=self.pipeline.keeps_rows(),
+            keeps_rows=_keeps_rows(phases, primary_table),
             schemas=_output_schemas(self.pipeline),
             source=self._source,
             registrations={table: found.id for table, found in registered.items()},
+            phases=phase_records(phases, registered),
         )
         run, board = runs.start(
             self.store,
@@ -192,8 +254,23 @@ class Runner:
             resources,
             factory,
             self._tell,
+            phases[0],
         )
-        return run, board, bench
+        return run, bench
+
+    def _check_size(self, phases: Phases, sizes: Mapping[str, int]) -> None:
+        """Refuse to begin where one claim would have to take more rows than is allowed."""
+        for phase in phases:
+            if isinstance(phase.partitioning, AsOne) and len(phases) + len(phase.entering) > 1:
+                size = sum(sizes.get(table, 0) for table in phase.entering)
+                if size > self.config.everything_bytes:
+                    name, why = next(iter(phase.needs.items()), ("it", phase.partitioning.why))
+                    raise DefinitionError(
+                        f"{name} needs all rows at once ({why}), and its input has {size >> 20} MiB",
+                        left="nothing was begun",
+                        hint="group or join by unchanged fields, say by=…, or allow it: "
+                        f"run.everything_bytes is {self.config.everything_bytes >> 20} MiB",
+                    )
 
     def _inputs(self, factory: DatasetFactory | None) -> dict[str, Input]:
         """The registered inputs, unchanged and of fitting types. Further ones may be the factory's."""
@@ -294,7 +371,7 @@ class Runner:
             lease.drop(hold)
         self._breaker.succeeded()
         with suppress(OSError, PenstockError):  # what is left is swept at the end of the run
-            gc.sweep_partition(self.storage, bench.run, claim.range, claim.token, digest)
+            gc.sweep_partition(self.storage, bench.place, claim.range, claim.token, digest)
         return True
 
     def _failed(self, board: Board, bench: Bench, hold: Hold, raised: Exception) -> None:
@@ -413,9 +490,35 @@ def _cancel_jobs(spark: SparkSession, hold: Hold) -> None:
 
 
 def _output_schemas(pipeline: Pipeline) -> dict[str, str]:
-    live = pipeline.live(len(pipeline.stages))
-    names = {table.__table_name__: table for table in pipeline.outputs}
-    return {name: schema_to_text(table.arrow_schema(live[name])) for name, table in names.items()}
+    return {t.__table_name__: schema_to_text(t.arrow_schema(t.__fields__)) for t in pipeline.outputs}
+
+
+def _keeps_rows(phases: Phases, primary: str) -> tuple[str, ...]:
+    """The primary input, if it is published by its row ranges and nothing drops any of its rows."""
+    for phase in phases:
+        if phase.partitioning == ByRows(primary) and primary in phase.outputs:
+            dropped = {t for s in phase.stages for b in s.transforms for t in b.transform.drops}
+            return () if primary in dropped else (primary,)
+    return ()
+
+
+def phase_records(phases: Phases, registered: Mapping[str, Input]) -> tuple[PhaseRecord, ...]:
+    """What a run's record tells about its phases."""
+    if not phases.texts():
+        return ()
+    found = []
+    for phase in phases:
+        rows: int | None = 1
+        size: int | None = 1
+        if isinstance(cut := phase.partitioning, ByRows):
+            rows, size = registered[cut.table].total_rows, registered[cut.table].partition_rows
+        elif isinstance(cut, ByKeys):
+            rows = size = None
+        last = max((reader for each in phase.leaving for reader in each.readers), default=None)
+        names = tuple(each.name for each in phase.leaving)
+        stages = (phase.begin, phase.end)
+        found.append(PhaseRecord(str(cut), stages, phase.outputs, rows, size, names, last))
+    return tuple(found)
 
 
 def _session() -> SparkSession:

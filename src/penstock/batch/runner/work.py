@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
 from penstock.batch import inputs
+from penstock.batch.exchange.packing import ExchangePlan
 from penstock.batch.inputs import Input
 from penstock.batch.pipeline import Dataset, DatasetFactory, Pipeline, Retry, Stage
 from penstock.batch.pipeline.execute import Executor, resources_by_stage
 from penstock.batch.pipeline.fingerprint.digests import code_digest, resources_digest, stage_digest
+from penstock.batch.pipeline.phases import ByRows, Exchange, Phase, Phases
 from penstock.batch.pipeline.resources import Named, own_values
 from penstock.batch.pipeline.retry import attempt_job
 from penstock.batch.runner.events import Event, EventKind, Listener
 from penstock.batch.runner.lease import Hold
-from penstock.batch.runs import checkpoints, layout, manifests
+from penstock.batch.runs import checkpoints, exchanges, layout, manifests
 from penstock.batch.runs.checkpoints import InputRows
-from penstock.batch.runs.manifests import Fingerprint, OutputManifest, SavedTable, StagePrint
+from penstock.batch.runs.exchanges import Entering
+from penstock.batch.runs.manifests import Exchanged, Fingerprint, OutputManifest, SavedTable, StagePrint
 from penstock.batch.runs.options import RunnerConfig
 from penstock.batch.runs.runs import Run
 from penstock.control.claims import Board, Claim
@@ -47,6 +50,7 @@ _RULES = "1"
 
 def fingerprint(
     pipeline: Pipeline,
+    phases: Phases,
     inputs: Mapping[str, str],
     resources: Sequence[Mapping[str, Any]],
     factory: DatasetFactory | None,
@@ -55,18 +59,19 @@ def fingerprint(
     """What the results of a pipeline over these inputs depend on. ``spark`` is its version, if known."""
     stages = tuple(
         StagePrint("+".join(s.names), stage_digest(s), resources_digest(s, resources[s.index]))
-        for s in pipeline.stages
+        for s in phases.stages
     )
     outputs = {t.__table_name__: t.schema_id() for t in pipeline.outputs}
     engine = {"Penstock's way of computing": _RULES}
     if spark is not None:
         # Bugs are mended between patches; what functions mean changes with minor versions.
         engine["Spark"] = ".".join(spark.split(".")[:2])
-    return Fingerprint(dict(inputs), stages, code_digest(factory) if factory else "", outputs, engine)
+    made = code_digest(factory) if factory else ""
+    return Fingerprint(dict(inputs), stages, made, outputs, engine, phases.texts())
 
 
 def with_resources(
-    shared: Fingerprint, pipeline: Pipeline, resources: Sequence[Mapping[str, Any]], own: Sequence[Named]
+    shared: Fingerprint, phases: Phases, resources: Sequence[Mapping[str, Any]], own: Sequence[Named]
 ) -> Fingerprint:
     """The fingerprint of a claim for which a dataset factory provided resources of its ``own``."""
     names = {name for name, _ in own}
@@ -74,7 +79,7 @@ def with_resources(
         printed._replace(resources=resources_digest(stage, resources[stage.index]))
         if any(r.name in names for bound in stage.transforms for r in bound.reads_resources)
         else printed
-        for stage, printed in zip(pipeline.stages, shared.stages, strict=True)
+        for stage, printed in zip(phases.stages, shared.stages, strict=True)
     )
     return replace(shared, stages=stages)
 
@@ -94,6 +99,16 @@ class Bench:
     resources: Sequence[Mapping[str, Any]]
     factory: DatasetFactory | None
     tell: Listener
+    phase: Phase
+    entering: Mapping[str, Entering] = field(default_factory=dict)
+    """The tables that the phase reads out of exchanges."""
+    exchange: ExchangePlan | None = None
+    """Its key ranges, if it has such."""
+
+    @property
+    def place(self) -> str:
+        """What the files of this phase stand under."""
+        return self.run.place(self.phase.index)
 
 
 class ClaimWork:
@@ -106,6 +121,7 @@ class ClaimWork:
         self.began = time.monotonic()
         self.resumed_at = 0
         self.rows: dict[str, int] = {}
+        self._buckets = _buckets(bench, self.claim)
         self._dropped: set[str] = set()
         self._watched: list[inputs.Whole] = []
         self._since: list[str] = []
@@ -134,23 +150,24 @@ class ClaimWork:
         if not given:
             return
         bench = self.bench
-        self._resources = resources_by_stage(bench.pipeline, given, bench.resources)
+        phases, known = bench.executor.phases, bench.pipeline.resources
+        self._resources = resources_by_stage(phases.stages, known, given, bench.resources)
         self._own = own_values(self._resources, bench.resources)
-        self._fingerprint = with_resources(bench.run.fingerprint, bench.pipeline, self._resources, self._own)
+        self._fingerprint = with_resources(bench.run.fingerprint, phases, self._resources, self._own)
 
     def _compute(self, dataset: Dataset) -> str:
         bench = self.bench
         done, flows = self._begin(dataset)
-        stages = bench.pipeline.stages
-        for stage in stages[done:]:
+        phase = bench.phase
+        for stage in phase.stages[done - phase.begin :]:
             self.hold.check()
             before = time.monotonic()
             flows = self._stage(stage, flows)
             done = stage.index + 1
-            if bench.config.strategy.after(done, len(stages)):
+            if bench.config.strategy.after(done - phase.begin, len(phase.stages)):
                 flows = self._checkpoint(done, flows)
             self._tell("stage", stage=stage.index, seconds=time.monotonic() - before)
-        self._tell("writing", stage=len(stages))
+        self._tell("writing", stage=phase.end)
         return self._publish(flows)
 
     def _begin(self, dataset: Dataset) -> tuple[int, dict[str, Flow]]:
@@ -158,7 +175,14 @@ class ClaimWork:
         bench = self.bench
         judged = [
             checkpoints.judge(
-                bench.storage, bench.run.key, self.claim.range, ref, bench.pipeline, self._fingerprint
+                bench.storage,
+                bench.place,
+                self.claim.range,
+                ref,
+                bench.pipeline,
+                bench.executor.phases,
+                bench.phase,
+                self._fingerprint,
             )
             for ref in self.claim.checkpoints
         ]
@@ -169,33 +193,54 @@ class ClaimWork:
                     flows = checkpoints.restore(bench.spark, bench.storage, found.manifest, self._input)
                     self.resumed_at = found.manifest.done
                     self.rows = {name: t.rows for name, t in found.manifest.tables.items() if t.input is None}
-                    self.rows |= (
-                        {bench.run.primary: self.claim.range.rows} if self._untouched(found.manifest) else {}
-                    )
+                    given = self._given_rows()
+                    self.rows |= {t: given[t] for t in self._untouched(found.manifest) if t in given}
                     self._tell("resumed", stage=self.resumed_at)
                     return self.resumed_at, flows
                 except CorruptFile as error:
                     reasons = (error.what,)
             bench.board.drop_checkpoint(self.claim, found.ref.stage)
             self._tell("set-aside", stage=found.ref.stage, message="; ".join(reasons))
-        self.rows = {bench.run.primary: self.claim.range.rows}
-        return 0, bench.executor.flows(dataset)
+        self.rows = self._given_rows()
+        return bench.phase.begin, bench.executor.flows(dataset)
 
-    def _untouched(self, manifest: manifests.CheckpointManifest) -> bool:
-        table = manifest.tables.get(self.bench.run.primary)
-        return table is not None and table.input is not None
+    def _given_rows(self) -> dict[str, int]:
+        """How many rows each table has that the phase cuts."""
+        bench = self.bench
+        if isinstance(cut := bench.phase.partitioning, ByRows):
+            return {cut.table: self.claim.range.rows}
+        given = {t: bench.inputs[t].total_rows for t in bench.phase.entering if t in bench.inputs}
+        return given | {t: found.rows_in(self._buckets) for t, found in bench.entering.items()}
+
+    def _untouched(self, manifest: manifests.CheckpointManifest) -> list[str]:
+        return [name for name, table in manifest.tables.items() if table.input is not None]
 
     def _dataset(self) -> Dataset:
-        """The partition's rows, every further input as a whole, and what the factory adds."""
-        tables: dict[str, Any] = {name: self._input(name) for name in self.bench.inputs}
-        dataset = Dataset(tables, {}, self.bench.spark)
-        return self.bench.factory(dataset, self.claim.range) if self.bench.factory else dataset
+        """The partition's rows, every small input as a whole, and what the factory adds."""
+        bench = self.bench
+        names = bench.phase.entering.keys() | bench.phase.whole
+        if bench.run.phases == () or bench.factory:
+            names |= bench.inputs.keys()
+        dataset = Dataset({name: self._table(name) for name in sorted(names)}, {}, bench.spark)
+        return bench.factory(dataset, self.claim.range) if bench.factory else dataset
+
+    def _table(self, name: str) -> Flow:
+        found = self.bench.entering.get(name)
+        if found is None:
+            return self._input(name)
+        # A single range is read by several tasks, so that Spark's own shuffle keeps all cores busy. Of
+        # several, each is one task: Spark sees one partition and moves nothing.
+        alone = self.bench.exchange is None or len(self.bench.exchange.ranges) == 1
+        hint = "shuffle_hash" if len(self.bench.entering) > 1 and not alone else None
+        return found.flow(
+            self.bench.storage, self._buckets, self._tasks(found.rows) if alone and found.rows else 1, hint
+        )
 
     def _input(self, name: str) -> Flow:
         bench = self.bench
         registered = bench.inputs[name]
         schema = bench.pipeline.tables[name].input_schema()
-        rows = self.claim.range if name == bench.run.primary else registered.whole
+        rows = self.claim.range if bench.phase.partitioning == ByRows(name) else registered.whole
         tasks = self._tasks(rows.rows) if rows else 1
 
         def cut(columns: Sequence[str]) -> Sequence[inputs.Split]:
@@ -232,7 +277,7 @@ class ClaimWork:
         return max(min(cores, -(-rows // _LEAST_TASK_ROWS)), -(-rows // _MOST_TASK_ROWS))
 
     def _stage(self, stage: Stage, flows: Mapping[str, Flow]) -> dict[str, Flow]:
-        made = self.bench.executor.run_stage(stage, flows, self._resources[stage.index])
+        made = self.bench.executor.run_stage(self.bench.phase, stage, flows, self._resources[stage.index])
         for bound in stage.transforms:
             if bound.transform.form == "frame" and not bound.writes_resources:
                 self._retries.append(bound.transform.retry)
@@ -249,11 +294,11 @@ class ClaimWork:
             lambda: checkpoints.save(
                 bench.spark,
                 bench.storage,
-                bench.run.key,
+                bench.place,
                 self.claim,
                 done,
                 flows,
-                self._fingerprint,
+                self._fingerprint.upto(done, bench.phase.index),
                 bench.config.compression,
             )
         )
@@ -271,9 +316,10 @@ class ClaimWork:
         bench = self.bench
         output = bench.run.output_storage
         written: dict[str, SavedTable] = {}
-        for table in bench.pipeline.outputs:
-            name = table.__table_name__
-            flow = flows[name]
+        for name in bench.phase.outputs:
+            # What later phases need beside the output's own fields is not published.
+            published = bench.executor.pipeline.tables[name].__fields__
+            flow = flows[name].select(published)
 
             def write(flow: Flow = flow, name: str = name) -> tuple[FileRecord, ...]:
                 folder = layout.output_folder(
@@ -284,6 +330,7 @@ class ClaimWork:
                 return files.write(bench.spark, flow, output, folder, format=form, compression="lz4")
 
             written[name] = SavedTable(flow.schema, self._retried(write))
+        left = {each.name: self._retried(partial(self._leave, each, flows)) for each in bench.phase.leaving}
         self._count(written)
         self._check_inputs()
         seconds = time.monotonic() - self.began
@@ -295,10 +342,12 @@ class ClaimWork:
             seconds,
             bench.run.fingerprint,
             written,
+            left,
+            {name: found.rows_in(self._buckets) for name, found in bench.entering.items()},
         )
         data = manifest.encode()
         digest = manifests.digest(data)
-        path = layout.output_manifest(bench.run.key, self.claim.range, self.claim.token, digest)
+        path = layout.output_manifest(bench.place, self.claim.range, self.claim.token, digest)
         bench.storage.write(path, data)
         self.hold.check()
         reach("ack.before")
@@ -306,6 +355,19 @@ class ClaimWork:
         reach("ack.after")
         self._tell("acked", stage=self.resumed_at, rows=self.claim.range.rows, seconds=seconds)
         return digest
+
+    def _leave(self, exchange: Exchange, flows: Mapping[str, Flow]) -> Exchanged:
+        bench = self.bench
+        return exchanges.write(
+            bench.spark,
+            bench.storage,
+            bench.run,
+            bench.phase.index,
+            self.claim,
+            exchange,
+            flows[exchange.table],
+            bench.config.compression,
+        )
 
     def _retried(self, write: Callable[[], T]) -> T:
         """Run a job, again if Spark lost a worker on the way, or as the transforms in it say."""
@@ -342,3 +404,11 @@ class ClaimWork:
 
     def _tell(self, kind: EventKind, **more: Any) -> None:
         self.bench.tell(Event(kind, self.bench.config.instance, self.claim.range, self.claim.token, **more))
+
+
+def _buckets(bench: Bench, claim: Claim) -> tuple[int, int] | None:
+    """The buckets of a claim of a key range."""
+    if bench.exchange is None:
+        return None
+    found = bench.exchange.ranges[claim.range.begin]
+    return found.begin_bucket, found.end_bucket

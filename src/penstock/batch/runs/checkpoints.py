@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.batch.pipeline import Pipeline
+from penstock.batch.pipeline.phases import Phase, Phases
 from penstock.batch.runs import layout, manifests
 from penstock.batch.runs.manifests import CHECKPOINT, CheckpointManifest, Fingerprint, SavedTable
 from penstock.control.claims import CheckpointRef, Claim
@@ -43,18 +44,25 @@ class Judgement:
 
 
 def judge(
-    storage: Storage, run: str, partition: Range, ref: CheckpointRef, pipeline: Pipeline, current: Fingerprint
+    storage: Storage,
+    place: str,
+    partition: Range,
+    ref: CheckpointRef,
+    pipeline: Pipeline,
+    phases: Phases,
+    phase: Phase,
+    current: Fingerprint,
 ) -> Judgement:
-    """Compare a checkpoint with the pipeline as it is now. The data files are not looked at."""
-    path = layout.checkpoint_manifest(run, partition, ref.token, ref.stage, ref.digest)
+    """Compare a checkpoint of a phase with the pipeline as it is now. The data files are not looked at."""
+    path = layout.checkpoint_manifest(place, partition, ref.token, ref.stage, ref.digest)
     try:
         manifest = manifests.fetch(storage, path, ref.digest, CHECKPOINT)
     except CorruptFile as error:
         return Judgement(ref, (f"its manifest is corrupt: {error.what}",))
-    if manifest.done > len(pipeline.stages):
+    if manifest.done > phase.end:
         return Judgement(ref, ("the pipeline has fewer stages now",))
-    reasons = manifest.fingerprint.differences(current.upto(manifest.done))
-    for table, fields in pipeline.live(manifest.done).items():
+    reasons = manifest.fingerprint.differences(current.upto(manifest.done, phase.index))
+    for table, fields in phases.live(phase, manifest.done).items():
         saved = manifest.tables.get(table)
         declared = pipeline.tables[table]
         names = set(saved.schema.names) if saved else set()
@@ -95,7 +103,10 @@ def save(
     fingerprint: Fingerprint,
     compression: Compression,
 ) -> tuple[CheckpointRef, dict[str, SavedTable], dict[str, Flow]]:
-    """Write the tables; what comes back is the pointer for the store, and flows that read the files."""
+    """Write the tables; what comes back is the pointer for the store, and flows that read the files.
+
+    ``fingerprint`` is the part that decides about the first ``done`` stages.
+    """
     saved: dict[str, SavedTable] = {}
     onward: dict[str, Flow] = {}
     for name, flow in flows.items():
@@ -111,7 +122,7 @@ def save(
         saved[name] = SavedTable(flow.schema, records)
         onward[name] = files.read(storage, name, flow.schema, records)
     reach("checkpoint.written")
-    manifest = CheckpointManifest(claim.range, claim.token, done, fingerprint.upto(done), saved)
+    manifest = CheckpointManifest(claim.range, claim.token, done, fingerprint, saved)
     data = CHECKPOINT.encode(manifest)
     digest = manifests.digest(data)
     storage.write(layout.checkpoint_manifest(run, claim.range, claim.token, done - 1, digest), data)

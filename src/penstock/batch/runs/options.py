@@ -82,6 +82,12 @@ class RunnerConfig:
     began, or else the table's own name). ``output`` is where output files go (default: the runner's storage).
     A partition that fails ``max_failures`` times is set aside; ``breaker`` attempts that fail in a row, all
     with the same error, halt the instance (0: never). ``cluster`` is the one among whose members it is shown.
+
+    Inputs of up to ``whole_bytes`` are given whole to each claim where a join allows it. Up to
+    ``small_bytes`` in all, one claim has everything and Spark shuffles in memory. The rows of an exchange are
+    cut into key ranges of about ``range_bytes``. A transform that needs all rows at once is refused above
+    ``everything_bytes``. With ``without_poisoned``, phases go on without the rows of partitions that were set
+    aside before them, and the exchange's plan says so.
     """
 
     run: str | None = None
@@ -100,6 +106,11 @@ class RunnerConfig:
     compression: Compression = "auto"
     accept_changed_code: bool = False
     cluster: str = "default"
+    whole_bytes: int = 32 << 20
+    small_bytes: int = 32 << 20
+    range_bytes: int = 128 << 20
+    everything_bytes: int = 16 << 30
+    without_poisoned: bool = False
 
     def __post_init__(self) -> None:
         for name in ("claims", "max_failures", "max_batches"):
@@ -138,5 +149,9 @@ class RunnerConfig:
             "breaker": settings.breaker,
             "task_rows": settings.task_rows,
             "compression": settings.checkpoint_compression,
+            "whole_bytes": settings.whole_bytes,
+            "small_bytes": settings.small_bytes,
+            "range_bytes": settings.range_bytes,
+            "everything_bytes": settings.everything_bytes,
         }
         return cls(**{**values, **more})  # type: ignore[arg-type]

@@ -6,9 +6,9 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from penstock.batch.runs.manifests import Fingerprint, complete
+from penstock.batch.runs.manifests import Fingerprint, brief, complete
 from penstock.config import shown_url
-from penstock.control.claims import Board, PartitionState, PartitionSummary, register
+from penstock.control.claims import Board, PartitionState, PartitionSummary, register, together
 from penstock.core.codec import SPACED, DocumentFormat, Members, renamed, whole
 from penstock.core.names import RULE, is_name
 from penstock.errors import CodeChanged, RunError, RunMismatch, UsageError
@@ -17,6 +17,29 @@ from penstock.storage import Storage
 from penstock.store import Store
 
 _ACCEPTED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseRecord:
+    """What is fixed of a phase when its run starts."""
+
+    cut: str
+    """How its rows are cut, in words."""
+    stages: tuple[int, int]
+    """The first of its stages, and the one after its last."""
+    outputs: tuple[str, ...]
+    """The tables that it publishes."""
+    rows: int | None = None
+    partition_rows: int | None = None
+    """Its partitions; of key ranges, the plan of the exchange tells them."""
+    exchanges: tuple[str, ...] = ()
+    """What it leaves for later phases."""
+    last_reader: int | None = None
+    """The last phase that reads any of it."""
+
+    @property
+    def by_keys(self) -> bool:
+        return self.rows is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +74,19 @@ class Run:
     """Which registration of each input it began with; of older runs that is not known."""
     named_by_id: bool = True
     """All its output folders carry its id; of older runs some do not."""
+    phases: tuple[PhaseRecord, ...] = ()
+    """Its phases, if it is more than one phase over row ranges of its primary input."""
+
+    @property
+    def every_phase(self) -> tuple[PhaseRecord, ...]:
+        """Its phases; a run without exchanges has one."""
+        stages = (0, len(self.fingerprint.stages))
+        only = PhaseRecord("rows", stages, self.outputs, self.total_rows, self.partition_rows)
+        return self.phases or (only,)
+
+    def place(self, phase: int) -> str:
+        """What the documents and files of a phase stand under."""
+        return f"{self.key}/phase-{phase}" if phase else self.key
 
     @property
     def key(self) -> str:
@@ -73,14 +109,20 @@ def _read(found: Members) -> Members:
     return {**_named(_counted(found)), "fingerprint": fingerprint, "accepted": accepted}
 
 
-_named, _counted = renamed("run", "name"), whole("partition_rows")
+def _write(found: Members) -> Members:
+    accepted = [brief(each) for each in found["accepted"]]
+    return _packed({**found, "fingerprint": brief(found["fingerprint"]), "accepted": accepted})
+
+
+_named, _packed, _counted = renamed("run", "name"), renamed("name", "run"), whole("partition_rows")
 RUN = DocumentFormat(
     Run,
     "the record of a run",
     text=SPACED,
     later={"schemas": {}, "registrations": {}, "named_by_id": False},
     ignores_unknown=True,
-    pack=renamed("name", "run"),
+    omits=("phases",),
+    pack=_write,
     unpack=_read,
     refusal=RunError,
 )
@@ -124,19 +166,23 @@ def every(store: Store) -> list[Run]:
     return [RUN.decode(d.key, d.value) for d in store.scan("runs/") if d.key.endswith("/run")]
 
 
+def boards(store: Store, run: Run) -> list[Board]:
+    """The boards of a run's phases, in order, as far as they are begun. A later one may follow."""
+    found = []
+    for phase in range(len(run.every_phase)):
+        board = Board.find(store, run.place(phase))
+        if board is None:
+            break
+        found.append(board)
+    return found
+
+
 def summary(store: Store, run: Run) -> PartitionSummary | None:
-    """How far a run is; None if it has no board, because it was not begun or is being dropped."""
-    try:
-        return Board.open(store, run.key).summary()
-    except RunError:
-        if any(store.scan(f"runs/{run.key}/")):
-            raise
-        return None
-
-
-def board(store: Store, name: str) -> Board:
-    """The board of a run."""
-    return Board.open(store, load(store, name).key)
+    """How far a run is, over all phases that are begun; None if none is, or it is being dropped."""
+    known = boards(store, run)
+    if not known and any(store.scan(f"runs/{run.key}/")):
+        return Board.open(store, run.key).summary()  # which tells what is wrong
+    return together([board.summary() for board in known]) if known else None
 
 
 def new_id() -> str:
@@ -148,14 +194,20 @@ def start(store: Store, wanted: Run, *, max_failures: int, accept_changed_code: 
     # The board first: a run that can be found has one. What a process leaves that dies in between
     # stands under an id that nobody else will use.
     if store.get(key(check_name(wanted.name))) is None:
-        register(store, wanted.key, wanted.total_rows, wanted.partition_rows, max_failures)
+        _register(store, wanted, max_failures)
         store.cas(key(wanted.name), 0, RUN.encode(wanted))
     run = load(store, wanted.name)
     _check_same(run, wanted)
-    board = register(store, run.key, run.total_rows, run.partition_rows, max_failures)
+    board = _register(store, run, max_failures)
     if reasons := run.fingerprint.differences(wanted.fingerprint):
         run = _changed_code(store, run, wanted, board, reasons, accept_changed_code)
     return run, board
+
+
+def _register(store: Store, run: Run, max_failures: int) -> Board:
+    first = run.every_phase[0]
+    assert first.rows is not None and first.partition_rows is not None  # keys come out of an earlier phase
+    return register(store, run.key, first.rows, first.partition_rows, max_failures)
 
 
 def _check_same(run: Run, wanted: Run) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.batch.runs import runs
 from penstock.batch.runs.runs import RUN, Run
 from penstock.config import shown_url
-from penstock.control.claims import Board, PartitionState, PartitionSummary
+from penstock.control.claims import PartitionState, PartitionSummary
 from penstock.core.json_values import plain
 from penstock.store.base import Store
 
@@ -23,6 +23,8 @@ class RunView:
     summary: PartitionSummary | None
     owners: Mapping[str, int] | None = None
     """How many partitions each instance holds now; None where that was not asked for."""
+    phases: int | None = None
+    """How many of its phases are begun; all, where that is not told."""
 
     @property
     def state(self) -> str:
@@ -31,7 +33,9 @@ class RunView:
         if summary is None:
             return "not begun"
         if summary.pending.partitions + summary.claimed.partitions == 0:
-            return "incomplete" if summary.poisoned.partitions else "complete"
+            if summary.poisoned.partitions:
+                return "incomplete"
+            return "complete" if self.phases in (None, len(self.run.every_phase)) else "resumable"
         return "running" if summary.claimed.partitions > summary.expired.partitions else "resumable"
 
     @property
@@ -51,16 +55,18 @@ class RunView:
         return told if self.owners is None else {**told, "owners": dict(self.owners)}
 
 
+def of(store: Store, run: Run) -> RunView:
+    return RunView(run, runs.summary(store, run), phases=len(runs.boards(store, run)))
+
+
 def every(store: Store) -> Iterator[RunView]:
     for run in runs.every(store):
-        yield RunView(run, runs.summary(store, run))
+        yield of(store, run)
 
 
 def one(store: Store, name: str) -> RunView:
-    run = runs.load(store, name)
-    summary = runs.summary(store, run)
+    view = of(store, runs.load(store, name))
     owners: Counter[str] = Counter()
-    if summary is not None:
-        claimed = Board.open(store, run.key).partitions({PartitionState.CLAIMED})
-        owners.update(view.owner for view in claimed)
-    return RunView(run, summary, dict(sorted(owners.items())))
+    for board in runs.boards(store, view.run):
+        owners.update(held.owner for held in board.partitions({PartitionState.CLAIMED}))
+    return replace(view, owners=dict(sorted(owners.items())))

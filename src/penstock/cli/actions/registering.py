@@ -31,15 +31,13 @@ class InputUsers:
 
 
 def users(store: Store, name: str, digest: str) -> InputUsers:
-    from penstock.batch.runs import runs
-    from penstock.control.claims import Board
+    from penstock.batch.runs import runs, views
 
     unfinished: list[str] = []
     finished: list[str] = []
     for run in runs.using(store, name, digest):
         try:
-            summary = Board.open(store, run.key).summary()
-            done = summary.completed.partitions == summary.total.partitions
+            done = views.of(store, run).state == "complete"
         except PenstockError:
             done = False
         (finished if done else unfinished).append(run.name)

@@ -206,20 +206,23 @@ def _result(
     seconds: float,
 ) -> Result:
     from penstock.batch.runs import runs
-    from penstock.control.claims import Board, PartitionState
+    from penstock.control.claims import PartitionState, together
 
     run = runs.find(context.store, name)
     if run is None or (error is not None and not reports):
         # It did not come so far as to begin.
         raise error or PenstockError(f"run {name!r} ended before it began: {'; '.join(lost)}")
-    board = Board.open(context.store, run.key)
-    summary = board.summary()
-    poisoned = (
-        [str(v.range) for v in board.partitions({PartitionState.POISONED})]
+    boards = runs.boards(context.store, run)
+    summary = together([board.summary() for board in boards])
+    poisoned = [
+        f"{phase}:{v.range}" if phase else str(v.range)
+        for phase, board in enumerate(boards)
         if summary.poisoned.partitions
-        else []
-    )
+        for v in board.partitions({PartitionState.POISONED})
+    ]
     open_work = summary.pending.partitions + summary.claimed.partitions
+    # Later phases wait for what was set aside.
+    open_work += 0 if poisoned else len(run.every_phase) - len(boards)
     endings = [r.ending for r in reports]
     if not open_work:
         ending, error = "incomplete" if poisoned else "complete", None

@@ -210,7 +210,6 @@ def gc(context: CommandContext, name: str | None, dry_run: bool, drop: bool, yes
     from penstock.batch import inputs
     from penstock.batch.runs import dropping, runs
     from penstock.batch.runs import gc as sweeper
-    from penstock.control.claims import Board
     from penstock.storage import Storage
 
     if drop:
@@ -223,7 +222,8 @@ def gc(context: CommandContext, name: str | None, dry_run: bool, drop: bool, yes
     for run in chosen:
         if context.summary(run) is None:
             continue  # nobody has written anything for it
-        done = sweeper.sweep(Storage(run.storage), run, Board.open(context.store, run.key), dry_run=dry_run)
+        boards = partial(runs.boards, context.store, run)
+        done = sweeper.sweep(Storage(run.storage), run, boards, dry_run=dry_run)
         swept[run.name] = (done.files, done.bytes)
     context.output.show(Sweeping(swept, dry_run))
     for run in () if name else dropping.half_dropped(context.store):

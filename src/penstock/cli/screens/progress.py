@@ -102,7 +102,7 @@ class Progress(ABC):
         self._partitions: dict[str, set[Range]] = {}
         self._failing = 0
         self.instances = instances
-        self._board: Board | None = None
+        self._known: Run | None = None
         self._began = time.monotonic()
         self._before: int | None = None
         self._closed = threading.Event()
@@ -159,9 +159,11 @@ class Progress(ABC):
         from penstock.batch.runs import runs
 
         try:
-            self._board = self._board or runs.board(self._store, self._run)
-            summary = self._board.summary()
+            self._known = self._known or runs.load(self._store, self._run)
+            found = runs.summary(self._store, self._known)
         except PenstockError:
+            return None
+        if (summary := found) is None:
             return None
         with self._lock:
             done = summary.completed.rows

@@ -67,6 +67,23 @@ class PartitionSummary:
         return found
 
 
+def together(summaries: Sequence[PartitionSummary]) -> PartitionSummary:
+    """Several summaries as one."""
+
+    def total(name: str) -> Count:
+        counts = [getattr(each, name) for each in summaries]
+        return Count(sum(c.partitions for c in counts), sum(c.rows for c in counts))
+
+    return PartitionSummary(
+        pending=total("pending"),
+        claimed=total("claimed"),
+        completed=total("completed"),
+        poisoned=total("poisoned"),
+        expired=total("expired"),
+        failures=sum(each.failures for each in summaries),
+    )
+
+
 def documents(store: Store, prefix: str, begin: int = 0) -> Iterator[tuple[int, bytes]]:
     """Index and content of each shard document, in order, from index ``begin`` on."""
     after = f"{prefix}{begin - 1:09d}" if begin else ""

@@ -1,0 +1,165 @@
+"""Reading a key range: the rows of some consecutive buckets, out of many run files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.batch.exchange.run_files import BATCH_ROWS, ExchangeFile
+from penstock.config import shown_url
+from penstock.core.arrow_data import sound
+from penstock.errors import CorruptFile, UsageError
+from penstock.spark.flow import Batches
+from penstock.storage import FileRecord, Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Rows ``begin`` (included) to ``end`` (excluded) of a chunk of ``size`` rows.
+
+    The chunk begins with the batch ``batch`` of its file.
+    """
+
+    batch: int
+    size: int
+    begin: int
+    end: int
+
+    @property
+    def rows(self) -> int:
+        return self.end - self.begin
+
+
+@dataclass(frozen=True, slots=True)
+class FileShare:
+    """What is read of one run file. Unlike the counts of its buckets, it is small: all tasks are sent it."""
+
+    record: FileRecord
+    batch_rows: int
+    stretches: tuple[Stretch, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self.stretches)
+
+
+@dataclass(frozen=True, slots=True)
+class RangeSplit:
+    """The rows of a key range in some run files: file after file, and chunk after chunk of each.
+
+    Rows of a bucket that come from one chunk are in the order in which they were written. Only one file is
+    open at a time, and only the record batches that have rows of the range are read.
+    """
+
+    storage: Storage
+    shares: tuple[FileShare, ...]
+    columns: tuple[str, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(share.rows for share in self.shares)
+
+    def batches(self) -> Batches:
+        """Exactly ``rows`` rows with the wanted columns, in batches that are not smaller than they need be.
+
+        Raises `CorruptFile` for a file that is not the one that was recorded, as far as reading shows it.
+        """
+        return _joined(batch for share in self.shares for batch in self._read(share))
+
+    def _read(self, share: FileShare) -> Iterator[pa.RecordBatch]:
+        where = shown_url(self.storage.location(share.record.path))
+        try:
+            with self.storage.open(share.record.path) as file:
+                if file.size() != share.record.bytes:
+                    raise CorruptFile(f"{where} has {file.size()} bytes, not {share.record.bytes}")
+                reader = self._opened(file)
+                for stretch in share.stretches:
+                    for number, begin, end, size in _places(stretch, share.batch_rows):
+                        batch = reader.get_batch(number)
+                        if batch.num_rows != size:
+                            raise CorruptFile(
+                                f"{where} has {batch.num_rows} rows in its batch {number}, not {size}"
+                            )
+                        yield _part(batch.select(list(self.columns)), begin, end)
+        except (OSError, pa.ArrowException, ValueError) as error:
+            raise CorruptFile(f"{where} cannot be read: {error}") from error
+
+    def _opened(self, file: pa.NativeFile) -> pa.RecordBatchFileReader:
+        reader = pa.ipc.open_file(file)
+        names = reader.schema.names
+        if set(self.columns) == set(names):
+            return reader
+        options = pa.ipc.IpcReadOptions(included_fields=[names.index(c) for c in self.columns])
+        return pa.ipc.open_file(file, options=options)
+
+
+def cut(
+    storage: Storage,
+    files: Sequence[ExchangeFile],
+    begin: int,
+    end: int,
+    columns: Sequence[str],
+    tasks: int = 1,
+) -> list[RangeSplit]:
+    """The buckets from ``begin`` (included) to ``end`` (excluded), cut for at most ``tasks`` tasks.
+
+    A cut is between two files. Files without rows of these buckets are not opened. Without any rows, there
+    are no splits.
+    """
+    if tasks < 1:
+        raise UsageError(f"a key range cannot be read by {tasks} tasks")
+    if not columns:
+        raise UsageError("a key range cannot be read without any column")
+    found = [FileShare(each.file, each.batch_rows, _stretches(each, begin, end)) for each in files]
+    shares = [share for share in found if share.stretches]
+    if not shares:
+        return []
+    upto = np.cumsum([share.rows for share in shares])
+    # A file belongs to the task in whose even share of the rows its middle row is.
+    middles = upto - np.array([share.rows for share in shares]) / 2
+    owners = np.minimum((middles * tasks / upto[-1]).astype(np.int64), tasks - 1)
+    gathered: dict[int, list[FileShare]] = {}
+    for owner, share in zip(owners.tolist(), shares, strict=True):
+        gathered.setdefault(owner, []).append(share)
+    return [RangeSplit(storage, tuple(own), tuple(columns)) for own in gathered.values()]
+
+
+def _stretches(file: ExchangeFile, begin: int, end: int) -> tuple[Stretch, ...]:
+    found, batch = [], 0
+    for counts in file.chunks():
+        upto, rows, size = int(counts[:begin].sum()), int(counts[begin:end].sum()), int(counts.sum())
+        if rows:
+            found.append(Stretch(batch, size, upto, upto + rows))
+        batch += -(-size // file.batch_rows)
+    return tuple(found)
+
+
+def _places(stretch: Stretch, batch_rows: int) -> Iterator[tuple[int, int, int, int]]:
+    """For each record batch of a stretch: its number, the first row and the one after the last, its size."""
+    for nth in range(stretch.begin // batch_rows, -(-stretch.end // batch_rows)):
+        first = nth * batch_rows
+        size = min(batch_rows, stretch.size - first)
+        yield stretch.batch + nth, max(0, stretch.begin - first), min(size, stretch.end - first), size
+
+
+def _part(batch: pa.RecordBatch, begin: int, end: int) -> pa.RecordBatch:
+    rows = sound(batch.slice(begin, end - begin))
+    # A few rows would keep all of their batch in memory, or a mapping of their file.
+    return rows if 2 * rows.num_rows >= batch.num_rows else pa.concat_batches([rows])
+
+
+def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Many small batches together, since each costs its handling."""
+    held: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        if held and rows + batch.num_rows > BATCH_ROWS:
+            yield pa.concat_batches(held) if len(held) > 1 else held[0]
+            held, rows = [], 0
+        held.append(batch)
+        rows += batch.num_rows
+    if held:
+        yield pa.concat_batches(held) if len(held) > 1 else held[0]
