@@ -7,7 +7,7 @@ agree without a leader. Key ranges are partitions like any other from then on.
 
 | the process dies … | left behind | what happens next |
 |---|---|---|
-| while it writes a run file | a file that no manifest names | the partition is computed again; `gc` sweeps it |
+| while it writes a run file | a file that no manifest names | the partition is computed again |
 | after the ack | run files that the ack has published | the next phase reads them |
 | before the plan is written | nothing | the next one to look makes the same plan |
 | after it is written | a plan without a board | the next one to look makes the board |

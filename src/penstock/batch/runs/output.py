@@ -23,7 +23,7 @@ from penstock.batch.runs import layout, manifests, runs
 from penstock.batch.runs.manifests import OutputManifest
 from penstock.batch.runs.runs import Run
 from penstock.config import shown_url
-from penstock.control.claims import Board, PartitionState
+from penstock.control.claims import PartitionState
 from penstock.core.arrow_data import sound
 from penstock.core.codec import schema_from_text
 from penstock.core.durable import sync_folder
@@ -55,7 +55,7 @@ class Output:
 
     def __init__(self, store: Store, run: str) -> None:
         self.run: Run = runs.load(store, run)
-        self._board = Board.open(store, self.run.key)
+        self._store = store
         self._storage = Storage(self.run.storage)
 
     @property
@@ -63,13 +63,14 @@ class Output:
         return self.run.outputs
 
     def manifests(self) -> Iterator[OutputManifest]:
-        """One for each completed partition, in row order."""
-        for view in self._board.partitions(states={PartitionState.COMPLETED}):
-            path = layout.output_manifest(self.run.key, view.range, view.token, view.digest)
-            yield manifests.fetch(self._storage, path, view.digest, manifests.OUTPUT)
+        """One for each completed partition, in the order of phases and of their partitions."""
+        for phase, board in enumerate(runs.boards(self._store, self.run)):
+            for view in board.partitions(states={PartitionState.COMPLETED}):
+                path = layout.output_manifest(self.run.place(phase), view.range, view.token, view.digest)
+                yield manifests.fetch(self._storage, path, view.digest, manifests.OUTPUT)
 
     def files(self, table: str) -> list[FileRecord]:
-        """The published files of a table, in row order."""
+        """The published files of a table, in the order of its partitions."""
         name = self._known(table)
         return [f for m in self.manifests() if name in m.tables for f in m.tables[name].files]
 
@@ -83,7 +84,7 @@ class Output:
         for manifest in self.manifests():
             if name in manifest.tables:
                 return manifest.tables[name].schema
-        if self.run.total_rows == 0 and name in self.run.schemas:
+        if self._unfinished() == 0 and name in self.run.schemas:
             return schema_from_text(self.run.schemas[name])
         raise RunError(
             f"run {self.run.name!r} has published nothing yet", hint=f"penstock runs show {self.run.name}"
@@ -148,8 +149,10 @@ class Output:
         return Exported(target.root, written, sum(r.rows for r, _ in jobs), sum(r.bytes for r, _ in jobs))
 
     def _unfinished(self) -> int:
-        summary = self._board.summary()
-        return summary.total.partitions - summary.completed.partitions
+        """How many partitions are not done, of later phases at least one each."""
+        begun = runs.by_phase(self._store, self.run)
+        left = sum(each.total.partitions - each.completed.partitions for each in begun)
+        return left + len(self.run.every_phase) - len(begun)
 
     def _known(self, table: str) -> str:
         if table not in self.tables:
