@@ -136,7 +136,7 @@ def test_a_late_drop_of_a_run_of_before(place: Place, monkeypatch: pytest.Monkey
     dropping.drop(place.store, place.storage, old)
     assert place.run().ending == "complete"
     dropping.finish(place.store, place.storage, old)
-    gc.sweep(place.storage, old, Board(place.store, old.key, place.board.geometry, 5))
+    gc.sweep(place.storage, old, lambda: [Board(place.store, old.key, place.board.geometry, 5)])
     place.assert_exact()
 
 
@@ -183,7 +183,7 @@ def test_two_stores_may_share_an_output_directory(place: Place) -> None:
         config = ps.RunnerConfig(output=out)
         assert ps.Runner(trades.pipeline, other, storage, config, spark=place.spark).run().acked == 4
         run = runs.load(other, RUN)
-        assert gc.sweep(storage, run, runs.board(other, RUN)).files == 0
+        assert gc.sweep(storage, run, lambda: [runs.board(other, RUN)]).files == 0
         dropping.drop(other, storage, run)
     place.assert_exact()
     assert Path(out, RUN, "trades").is_dir()

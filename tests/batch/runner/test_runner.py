@@ -250,7 +250,12 @@ def test_a_partition_that_always_fails_is_poisoned_and_the_rest_goes_on(place: P
 def _changed(place: Place, name: str) -> ps.Pipeline:
     """The same pipeline with other code in its last stage."""
 
-    @ps.transform(reads=[trades.Trades.symbol, trades.Trades.notional], writes=trades.Positions, name=name)
+    @ps.transform(
+        reads=[trades.Trades.symbol, trades.Trades.notional],
+        writes=trades.Positions,
+        name=name,
+        by=ps.partition,
+    )
     def aggregate(trades: DataFrame) -> DataFrame:
         total = F.sum(F.col("notional") + F.lit(0.0))
         return trades.groupBy("symbol").agg(F.count("*").alias("trades"), total.alias("notional"))
@@ -342,7 +347,9 @@ def test_a_factory_may_add_tables_and_resources(place: Place, monkeypatch: pytes
 
     suffix = ps.Resource("suffix")
 
-    @ps.transform(reads=[trades.Trades.id, trades.Trades.symbol, Names, suffix], writes=Named)
+    @ps.transform(
+        reads=[trades.Trades.id, trades.Trades.symbol, Names, suffix], writes=Named, by=ps.partition
+    )
     def label(trades: DataFrame, names: DataFrame, suffix: str) -> DataFrame:
         return trades.join(names, "symbol").select("id", F.concat("name", F.lit(suffix)).alias("name"))
 

@@ -65,6 +65,10 @@ class Exchange:
     readers: tuple[int, ...]
     """The phases that read it."""
 
+    def __str__(self) -> str:
+        how = f"by {', '.join(self.keys)}" if self.keys else "as a whole"
+        return f"{self.table}({', '.join(sorted(self.fields))}) {how}"
+
     @property
     def name(self) -> str:
         """What it is found by in the manifests of its phase."""
@@ -90,6 +94,11 @@ class Phase:
     leaving: tuple[Exchange, ...] = ()
     needs: Mapping[str, str] = field(default_factory=dict)
     """Why the phase is cut as it is: a sentence for each transform that asked for it."""
+
+    def __str__(self) -> str:
+        """How its rows are cut, and what it leaves for later phases."""
+        told = f"{self.partitioning}, stages {self.begin} to {self.end}"
+        return "; ".join([told, *(f"leaves {each}" for each in self.leaving)])
 
     @property
     def end(self) -> int:
@@ -138,7 +147,7 @@ class Phases:
         """The cut of every phase, for fingerprints; nothing for one phase over row ranges."""
         if len(self.phases) == 1 and isinstance(self.phases[0].partitioning, ByRows):
             return ()
-        return tuple(f"{p.partitioning} | stages {p.begin} to {p.end}" for p in self.phases)
+        return tuple(map(str, self.phases))
 
 
 Decide = Callable[[Bound, frozenset[str]], tuple[Need, Carried]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import NamedTuple, TypeVar
 
@@ -66,6 +66,10 @@ class Fingerprint:
         """The part that decides about the first ``done`` stages, which end in ``phase``."""
         phases = self.phases[: phase + 1]
         return Fingerprint(self.inputs, self.stages[:done], self.factory, engine=self.engine, phases=phases)
+
+    def of_phase(self, done: int, phase: int) -> Fingerprint:
+        """The part that decides about what a phase has published after its last stage, ``done`` in all."""
+        return replace(self.upto(done, phase), outputs=self.outputs)
 
     def differences(self, now: Fingerprint) -> list[str]:
         """Why a result with this fingerprint does not fit ``now``; empty when it does."""

@@ -217,7 +217,7 @@ def start(store: Store, wanted: Run, *, max_failures: int, accept_changed_code: 
     _check_same(run, wanted)
     board = _register(store, run, max_failures)
     if reasons := run.fingerprint.differences(wanted.fingerprint):
-        run = _changed_code(store, run, wanted, board, reasons, accept_changed_code)
+        run = _changed_code(store, run, wanted, reasons, accept_changed_code)
     return run, board
 
 
@@ -247,10 +247,20 @@ def _check_same(run: Run, wanted: Run) -> None:
         )
 
 
-def _changed_code(store: Store, run: Run, wanted: Run, board: Board, reasons: list[str], accept: bool) -> Run:
+def _changed_code(store: Store, run: Run, wanted: Run, reasons: list[str], accept: bool) -> Run:
     """The pipeline is not what it was: results of both must not be mixed without a word."""
-    summary = board.summary()
-    completed = summary.completed.partitions
+    begun = boards(store, run)
+    _check_cuts(run, wanted, len(begun))
+    summaries = [board.summary() for board in begun]
+    summary = together(summaries)
+    last = max((n for n, each in enumerate(summaries) if each.completed.partitions), default=None)
+    # What is completed before the first stage that changed is what the new code would have made.
+    mixed = last is not None and bool(
+        run.fingerprint.of_phase(run.every_phase[last].stages[1], last).differences(
+            wanted.fingerprint.of_phase(run.every_phase[last].stages[1], last)
+        )
+    )
+    completed = summary.completed.partitions if mixed else 0
     claimed = summary.claimed.partitions - summary.expired.partitions
     what = f"pipeline {run.pipeline!r} changed since run {run.name!r} began: {'; '.join(reasons)}"
     if claimed and not accept:
@@ -275,15 +285,32 @@ def _changed_code(store: Store, run: Run, wanted: Run, board: Board, reasons: li
         outputs=wanted.outputs,
         schemas=wanted.schemas,
         keeps_rows=wanted.keeps_rows,
+        phases=wanted.phases,
         accepted=(*run.accepted, run.fingerprint)[-_ACCEPTED:] if completed else run.accepted,
     )
     if store.cas(document.key, document.version, RUN.encode(adopted)) is None:
         return _again(store, wanted, run.name)
     # Whoever still works with the old code loses its claims now, and gives back what it claims from
     # now on, because it looks at this document after each claim.
-    for view in board.partitions({PartitionState.CLAIMED}):
-        board.force_release(view.range)
+    for board in begun:
+        for view in board.partitions({PartitionState.CLAIMED}):
+            board.force_release(view.range)
     return adopted
+
+
+def _check_cuts(run: Run, wanted: Run, begun: int) -> None:
+    """Refuse other partitions than those of a phase that was begun: rows would be lost or counted twice."""
+    was, now = run.fingerprint.phases or ("",), wanted.fingerprint.phases or ("",)
+    for number in range(begun):
+        wanted_now = now[number] if number < len(now) else "nothing"
+        if was[number] != wanted_now:
+            raise RunMismatch(
+                f"run {run.name!r} has begun with rows cut in another way: phase {number} was "
+                f"{was[number] or 'row ranges alone'}, and would be {wanted_now or 'row ranges alone'}",
+                left="the existing run is untouched",
+                hint="start this one under a name of its own with --run NAME. How rows are cut follows from "
+                "the pipeline, from the sizes of its inputs, and from run.whole_bytes and run.small_bytes",
+            )
 
 
 def check_current(store: Store, run: Run) -> None:
