@@ -229,7 +229,8 @@ class ClaimWork:
     def _dataset(self) -> Dataset:
         """The partition's rows, every small input as a whole, and what the factory adds."""
         bench = self.bench
-        names = bench.phase.entering.keys() | bench.phase.whole
+        # What is not registered is the factory's to give.
+        names = bench.phase.entering.keys() | (bench.phase.whole & bench.inputs.keys())
         if bench.run.phases == () or bench.factory:
             names |= bench.inputs.keys()
         dataset = Dataset({name: self._table(name) for name in sorted(names)}, {}, bench.spark)
