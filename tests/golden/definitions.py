@@ -41,9 +41,8 @@ def current_fingerprint() -> Fingerprint:
     from tests.golden import fixture_pipeline as fixture
 
     values = {name: each.load() for name in ("rates", "rules") if (each := getattr(fixture, name)).load}
-    return fingerprint(
-        fixture.pipeline, INPUTS, [values] * len(fixture.pipeline.stages), fixture.make, "4.2.7"
-    )
+    stages = fixture.pipeline.stages
+    return fingerprint(fixture.pipeline, stages, (), INPUTS, [values] * len(stages), fixture.make, "4.2.7")
 
 
 def current_definition() -> dict[str, Any]:

@@ -62,7 +62,8 @@ def numbers(
     values: Sequence[Any] | pa.Array, kind: pa.DataType | None = None, buckets: int = MANY
 ) -> list[int]:
     array = values if isinstance(values, pa.Array) else pa.array(values, kind)
-    return bucket_numbers([array], buckets).tolist()
+    found: list[int] = bucket_numbers([array], buckets).tolist()
+    return found
 
 
 # These never change: files that were written with them are read by every later release.

@@ -13,8 +13,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from penstock.batch.pipeline import Pipeline, Resource, Transform, transform
-from penstock.batch.pipeline.check import Unchecked
-from penstock.batch.pipeline.execute import Executor
+from penstock.batch.pipeline.check import Unchecked, check_pipeline
 from penstock.errors import DefinitionError, TypeMismatch, UndeclaredRead, UndeclaredWrite, UnknownField
 from penstock.types.tables import Precision, Table, derived
 
@@ -405,4 +404,4 @@ def test_what_may_work_with_rows_is_named(spark: SparkSession) -> None:
         ),
     ):
         pipeline = Pipeline("unchecked", inputs=Trades, outputs=Out, transforms=[made])
-        assert Executor(spark, pipeline).check([{}]) == [Unchecked("made", reason)]
+        assert check_pipeline(spark, pipeline, [{}]).unchecked == [Unchecked("made", reason)]

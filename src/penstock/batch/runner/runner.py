@@ -106,6 +106,7 @@ class Runner:
         self._rows = 0
         self._events: deque[Event] = deque(maxlen=_KEPT_EVENTS)
         self._slots = self.config.max_batches
+        self._phase_index = 0
         self._breaker = Breaker(self.config.breaker, self._run_name)
 
     @property
@@ -171,6 +172,7 @@ class Runner:
     def _phase(self, spark: SparkSession, bench: Bench, membership: Membership) -> Ending:
         """Work on the partitions of a phase, together with others, until all are done."""
         board, run = bench.board, bench.run
+        self._phase_index = bench.phase.index
         with InstanceLease(
             self.store,
             board,
@@ -268,7 +270,9 @@ class Runner:
             outputs=tuple(t.__table_name__ for t in self.pipeline.outputs),
             output=output.root if output is not None else self.storage.location("output"),
             output_format=self.config.output_format,
-            fingerprint=fingerprint(pipeline, phases, digests, resources, factory, spark.version),
+            fingerprint=fingerprint(
+                pipeline, phases.stages, phases.texts(), digests, resources, factory, spark.version
+            ),
             storage=self.storage.root,
             created=wall_clock("seconds"),
             keeps_rows=_keeps_rows(phases, primary_table),
@@ -516,7 +520,8 @@ class Runner:
         )
 
     def _tell_of(self, hold: Hold, kind: EventKind, **more: Any) -> None:
-        self._tell(Event(kind, self.config.instance, hold.claim.range, hold.claim.token, **more))
+        phase = self._phase_index
+        self._tell(Event(kind, self.config.instance, hold.claim.range, hold.claim.token, phase=phase, **more))
 
     def _tell(self, event: Event) -> None:
         with self._lock:

@@ -50,16 +50,20 @@ _RULES = "1"
 
 def fingerprint(
     pipeline: Pipeline,
-    phases: Phases,
+    stages: Sequence[Stage],
+    cuts: tuple[str, ...],
     inputs: Mapping[str, str],
     resources: Sequence[Mapping[str, Any]],
     factory: DatasetFactory | None,
     spark: str | None = None,
 ) -> Fingerprint:
-    """What the results of a pipeline over these inputs depend on. ``spark`` is its version, if known."""
-    stages = tuple(
+    """What the results of a pipeline over these inputs depend on.
+
+    ``cuts`` say how rows are cut in each phase, and ``spark`` is its version, if known.
+    """
+    printed = tuple(
         StagePrint("+".join(s.names), stage_digest(s), resources_digest(s, resources[s.index]))
-        for s in phases.stages
+        for s in stages
     )
     outputs = {t.__table_name__: t.schema_id() for t in pipeline.outputs}
     engine = {"Penstock's way of computing": _RULES}
@@ -67,7 +71,7 @@ def fingerprint(
         # Bugs are mended between patches; what functions mean changes with minor versions.
         engine["Spark"] = ".".join(spark.split(".")[:2])
     made = code_digest(factory) if factory else ""
-    return Fingerprint(dict(inputs), stages, made, outputs, engine, phases.texts())
+    return Fingerprint(dict(inputs), printed, made, outputs, engine, cuts)
 
 
 def with_resources(
@@ -212,6 +216,13 @@ class ClaimWork:
         given = {t: bench.inputs[t].total_rows for t in bench.phase.entering if t in bench.inputs}
         return given | {t: found.rows_in(self._buckets) for t, found in bench.entering.items()}
 
+    def _input_rows(self) -> int:
+        """How many rows of registered inputs are done with it. Rows out of exchanges were counted before."""
+        cut = self.bench.phase.partitioning
+        if isinstance(cut, ByRows):
+            return self.claim.range.rows
+        return sum(self.bench.inputs[t].total_rows for t, o in self.bench.phase.entering.items() if o is None)
+
     def _untouched(self, manifest: manifests.CheckpointManifest) -> list[str]:
         return [name for name, table in manifest.tables.items() if table.input is not None]
 
@@ -353,7 +364,7 @@ class ClaimWork:
         reach("ack.before")
         self.hold.patiently(lambda: bench.board.ack(self.claim, digest))
         reach("ack.after")
-        self._tell("acked", stage=self.resumed_at, rows=self.claim.range.rows, seconds=seconds)
+        self._tell("acked", stage=self.resumed_at, rows=self._input_rows(), seconds=seconds)
         return digest
 
     def _leave(self, exchange: Exchange, flows: Mapping[str, Flow]) -> Exchanged:
@@ -403,7 +414,9 @@ class ClaimWork:
             whole.check_unchanged()
 
     def _tell(self, kind: EventKind, **more: Any) -> None:
-        self.bench.tell(Event(kind, self.bench.config.instance, self.claim.range, self.claim.token, **more))
+        bench, claim = self.bench, self.claim
+        phase = bench.phase.index
+        bench.tell(Event(kind, bench.config.instance, claim.range, claim.token, phase=phase, **more))
 
 
 def _buckets(bench: Bench, claim: Claim) -> tuple[int, int] | None:

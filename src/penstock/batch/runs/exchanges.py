@@ -7,7 +7,7 @@ agree without a leader. Key ranges are partitions like any other from then on.
 
 | the process dies … | left behind | what happens next |
 |---|---|---|
-| while it writes a run file | a file that no manifest names | the partition is computed again; `gc` sweeps it |
+| while it writes a run file | a file that no manifest names | the partition is computed again |
 | after the ack | run files that the ack has published | the next phase reads them |
 | before the plan is written | nothing | the next one to look makes the same plan |
 | after it is written | a plan without a board | the next one to look makes the board |
@@ -32,7 +32,7 @@ from penstock.batch.runs.runs import Run
 from penstock.config import shown_url
 from penstock.control.claims import Board, Claim, PartitionState, PartitionView, register
 from penstock.core.failpoints import reach
-from penstock.core.ranges import Range
+from penstock.core.ranges import PartitionName
 from penstock.errors import (
     CodeChanged,
     CorruptFile,
@@ -129,17 +129,12 @@ def write(
     return Exchanged(rows.schema, found)
 
 
-def partition_name(phase: int, partition: Range) -> str:
-    """What a partition is called in plans, and by people."""
-    return f"{phase}:{partition}"
-
-
 def left(store: Store, storage: Storage, run: Run, phase: int, without: Sequence[str] = ()) -> Left:
     """What a phase has left, once nothing of it is to be done. Each partition is looked at once."""
     done: list[PartitionView] = []
     poisoned = []
     for view in Board.open(store, run.place(phase)).partitions():
-        name = partition_name(phase, view.range)
+        name = str(PartitionName(phase, view.range))
         if view.state is PartitionState.POISONED or name in without:
             poisoned.append(name)
         elif view.state is PartitionState.COMPLETED:
@@ -157,7 +152,7 @@ def left(store: Store, storage: Storage, run: Run, phase: int, without: Sequence
 
     with ThreadPoolExecutor(_READERS) as pool:
         found = list(pool.map(fetch, done))
-    names = [partition_name(phase, view.range) for view in done]
+    names = [str(PartitionName(phase, view.range)) for view in done]
     digests = {name: view.digest for name, view in zip(names, done, strict=True)}
     return Left(dict(zip(names, found, strict=True)), digests, tuple(poisoned))
 

@@ -70,9 +70,10 @@ class Output:
 
     def phase_manifests(self, phase: int) -> Iterator[tuple[str, OutputManifest]]:
         """Those of one phase, each with the digest that its ack recorded."""
-        board = self._board(phase)
+        place = self.run.place(phase)
+        board = Board.find(self._store, place) if phase else Board.open(self._store, place)
         for view in board.partitions({PartitionState.COMPLETED}) if board else ():
-            path = layout.output_manifest(self.run.place(phase), view.range, view.token, view.digest)
+            path = layout.output_manifest(place, view.range, view.token, view.digest)
             yield view.digest, manifests.fetch(self._storage, path, view.digest, manifests.OUTPUT)
 
     def files(self, table: str) -> list[FileRecord]:
@@ -89,7 +90,7 @@ class Output:
         name = self._known(table)
         for manifest in self._publishing(name):
             return manifest.tables[name].schema
-        if name in self.run.schemas and not self._unfinished():
+        if self._unfinished() == 0 and name in self.run.schemas:
             return schema_from_text(self.run.schemas[name])
         raise RunError(
             f"run {self.run.name!r} has published nothing yet", hint=f"penstock runs show {self.run.name}"
@@ -130,7 +131,7 @@ class Output:
         """
         if not partial and (left := self._unfinished()):
             raise RunError(
-                f"run {self.run.name!r} is not complete: {left}",
+                f"run {self.run.name!r} is not complete: {left} partitions are not done",
                 hint="finish it with `penstock runs resume`, or export what there is with --partial",
             )
         target = Storage(directory)
@@ -159,20 +160,11 @@ class Output:
             if table in record.outputs:
                 yield from (m for _, m in self.phase_manifests(phase) if table in m.tables)
 
-    def _board(self, phase: int) -> Board | None:
-        """The board of a phase; of the first there must be one."""
-        place = self.run.place(phase)
-        return Board.find(self._store, place) if phase else Board.open(self._store, place)
-
-    def _unfinished(self) -> str:
-        """What is not done, in words; nothing if all is."""
-        boards = [self._board(phase) for phase in range(len(self.run.every_phase))]
-        summaries = [board.summary() for board in boards if board]
-        left = sum(s.total.partitions - s.completed.partitions for s in summaries)
-        if left:
-            return f"{left} partitions are not done"
-        waiting = len(boards) - len(summaries)
-        return f"{waiting} of its {len(boards)} phases are not begun" if waiting else ""
+    def _unfinished(self) -> int:
+        """How many partitions are not done, of later phases at least one each."""
+        begun = runs.by_phase(self._store, self.run)
+        left = sum(each.total.partitions - each.completed.partitions for each in begun)
+        return left + len(self.run.every_phase) - len(begun)
 
     def _known(self, table: str) -> str:
         if table not in self.tables:

@@ -41,6 +41,11 @@ class PhaseRecord:
     def by_keys(self) -> bool:
         return self.rows is None
 
+    @property
+    def by_rows(self) -> bool:
+        """Whether its partitions are row ranges of a registered input."""
+        return self.cut.startswith("rows")
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -177,12 +182,24 @@ def boards(store: Store, run: Run) -> list[Board]:
     return found
 
 
+def board(store: Store, name: str, phase: int = 0) -> Board:
+    """The board of a phase of a run. Raises `RunError` if it was not begun."""
+    return Board.open(store, load(store, name).place(phase))
+
+
 def summary(store: Store, run: Run) -> PartitionSummary | None:
     """How far a run is, over all phases that are begun; None if none is, or it is being dropped."""
-    known = boards(store, run)
+    known = by_phase(store, run)
     if not known and any(store.scan(f"runs/{run.key}/")):
         return Board.open(store, run.key).summary()  # which tells what is wrong
-    return together([board.summary() for board in known]) if known else None
+    return together(known) if known else None
+
+
+def by_phase(store: Store, run: Run) -> list[PartitionSummary]:
+    """How far each phase is that was begun. Rows are those of inputs: only row ranges have any."""
+    summaries = [board.summary() for board in boards(store, run)]
+    phases = zip(run.every_phase, summaries, strict=False)
+    return [summary if phase.by_rows else summary.without_rows() for phase, summary in phases]
 
 
 def new_id() -> str:

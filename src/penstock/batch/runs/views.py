@@ -23,8 +23,8 @@ class RunView:
     summary: PartitionSummary | None
     owners: Mapping[str, int] | None = None
     """How many partitions each instance holds now; None where that was not asked for."""
-    phases: int | None = None
-    """How many of its phases are begun; all, where that is not told."""
+    phases: tuple[PartitionSummary, ...] = ()
+    """How far each of its phases is that was begun."""
 
     @property
     def state(self) -> str:
@@ -35,7 +35,7 @@ class RunView:
         if summary.pending.partitions + summary.claimed.partitions == 0:
             if summary.poisoned.partitions:
                 return "incomplete"
-            return "complete" if self.phases in (None, len(self.run.every_phase)) else "resumable"
+            return "complete" if len(self.phases) == len(self.run.every_phase) else "resumable"
         return "running" if summary.claimed.partitions > summary.expired.partitions else "resumable"
 
     @property
@@ -52,11 +52,16 @@ class RunView:
         told: dict[str, Any] = plain(RUN.members(self.run))
         told |= {"output": self.output, "storage": self.storage}
         told |= {"state": self.state, "partitions": plain(self.summary)}
+        if self.run.phases:
+            begun = [plain(each) for each in self.phases]
+            absent = [None] * (len(told["phases"]) - len(begun))
+            pairs = zip(told["phases"], [*begun, *absent], strict=True)
+            told["phases"] = [{**phase, "partitions": each} for phase, each in pairs]
         return told if self.owners is None else {**told, "owners": dict(self.owners)}
 
 
 def of(store: Store, run: Run) -> RunView:
-    return RunView(run, runs.summary(store, run), phases=len(runs.boards(store, run)))
+    return RunView(run, runs.summary(store, run), phases=tuple(runs.by_phase(store, run)))
 
 
 def every(store: Store) -> Iterator[RunView]:

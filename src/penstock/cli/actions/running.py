@@ -206,16 +206,18 @@ def _result(
     seconds: float,
 ) -> Result:
     from penstock.batch.runs import runs
-    from penstock.control.claims import PartitionState, together
+    from penstock.control.claims import PartitionState
+    from penstock.core.ranges import PartitionName
 
     run = runs.find(context.store, name)
     if run is None or (error is not None and not reports):
         # It did not come so far as to begin.
         raise error or PenstockError(f"run {name!r} ended before it began: {'; '.join(lost)}")
     boards = runs.boards(context.store, run)
-    summary = together([board.summary() for board in boards])
+    summary = runs.summary(context.store, run)
+    assert summary is not None  # a run that can be found has a board
     poisoned = [
-        f"{phase}:{v.range}" if phase else str(v.range)
+        str(PartitionName(phase, v.range))
         for phase, board in enumerate(boards)
         if summary.poisoned.partitions
         for v in board.partitions({PartitionState.POISONED})

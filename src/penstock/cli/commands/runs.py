@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -68,8 +71,7 @@ class Details:
             ("pipeline", f"{run.pipeline}{f', from {run.source}' if run.source else ''}"),
             ("created", run.created),
             ("inputs", ", ".join(run.inputs)),
-            ("rows", f"{amount(s.completed.rows if s else 0)} of {amount(run.total_rows)} done"),
-            *(_progress(run, s) if s else ()),
+            *(_phases(self.view) if run.phases else _rows(run, s)),
             ("output", f"{self.view.output} ({', '.join(run.outputs)}; {run.output_format})"),
             ("storage", self.view.storage),
             ("stages", ", ".join(f"{n} {stage.names}" for n, stage in enumerate(run.fingerprint.stages))),
@@ -80,16 +82,34 @@ class Details:
         return [Facts(pairs)]
 
 
-def _progress(run: Run, s: PartitionSummary) -> list[tuple[str, str]]:
+def _rows(run: Run, s: PartitionSummary | None) -> Iterator[tuple[str, str]]:
+    yield "rows", f"{amount(s.completed.rows if s else 0)} of {amount(run.total_rows)} done"
+    if s is not None:
+        yield "partitions", f"{count(s.total.partitions, 'partition')} of {count(run.partition_rows, 'row')}"
+        yield from (("", line) for line in _standing(s))
+        yield "failed or lost", f"{count(s.failures, 'attempt')}"
+
+
+def _standing(s: PartitionSummary) -> Iterator[str]:
     claimed = f"{amount(s.claimed.partitions)} claimed"
     if s.expired.partitions:
         claimed += f" ({amount(s.expired.partitions)} with an expired lease)"
-    return [
-        ("partitions", f"{count(s.total.partitions, 'partition')} of {count(run.partition_rows, 'row')}"),
-        ("", f"{amount(s.completed.partitions)} completed, {claimed}"),
-        ("", f"{amount(s.pending.partitions)} pending, {amount(s.poisoned.partitions)} poisoned"),
-        ("failed or lost", f"{count(s.failures, 'attempt')}"),
-    ]
+    yield f"{amount(s.completed.partitions)} completed, {claimed}"
+    yield f"{amount(s.pending.partitions)} pending, {amount(s.poisoned.partitions)} poisoned"
+
+
+def _phases(view: RunView) -> Iterator[tuple[str, str]]:
+    for number, (phase, s) in enumerate(zip_longest(view.run.phases, view.phases)):
+        first, last = phase.stages[0], phase.stages[1] - 1
+        stages = "no stage" if last < first else f"stage {first}" + (f" to {last}" if last > first else "")
+        yield f"phase {number}", f"{phase.cut}; {stages}"
+        if s is None:
+            yield "", "not begun"
+        else:
+            what = "partition" if phase.by_rows else "key range" if phase.by_keys else "claim"
+            yield "", f"{count(s.total.partitions, what)}: {', '.join(_standing(s))}"
+    if view.summary is not None:
+        yield "failed or lost", f"{count(view.summary.failures, 'attempt')}"
 
 
 @dataclass(frozen=True, slots=True)
