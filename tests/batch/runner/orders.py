@@ -20,12 +20,13 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 import penstock as ps
+from penstock.batch.exchange.run_files import ExchangeWriter
 from tests.batch.runner.trades import visit
 
-ROWS, PARTITION = 4_000, 1_000
+ROWS, PARTITION = 3_000, 1_000
 ACCOUNTS = 40
-ROWS_OF_ACCOUNTS = 20
-"""Of a partition."""
+RUN_FILE = 99
+"""What the writing of run files is called in the folder of hooks."""
 
 
 class Orders(ps.Table):
@@ -77,7 +78,9 @@ def price(orders: pa.RecordBatch, hooks: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([value], names=["value"])
 
 
-@ps.transform(reads=[Orders.account, Orders.symbol, Orders.value], writes=Positions)
+@ps.transform(
+    reads=[Orders.account, Orders.symbol, Orders.value], writes=Positions, by=Orders.account
+)
 def positions(orders: DataFrame) -> DataFrame:
     return orders.groupBy("account", "symbol").agg(
         F.count("*").alias("orders"), F.sum("value").alias("value")
@@ -96,8 +99,8 @@ def sales(orders: DataFrame, accounts: DataFrame) -> DataFrame:
     return joined.groupBy("account", "region").agg(F.sum("value").alias("value"))
 
 
-@ps.transform(reads=[Positions.account, Positions.symbol, Positions.value, hooks], writes=Top)
-def top(positions: DataFrame, hooks: str) -> DataFrame:
+@ps.transform(reads=[Positions.account, Positions.symbol, Positions.value], writes=Top)
+def top(positions: DataFrame) -> DataFrame:
     ordered = positions.select("account", "symbol", "value").orderBy(F.desc("value"), "account", "symbol")
     return ordered.limit(3)
 
@@ -108,6 +111,15 @@ pipeline = ps.Pipeline(
     outputs=[Orders, Positions, Sales, Top],
     transforms=[validate, price, positions, share, sales, top],
 )
+
+
+class HeldWriter(ExchangeWriter):
+    """A writer of run files that can be held in the middle of one."""
+
+    def _write_chunk(self, writer: pa.RecordBatchWriter, held: list[pa.RecordBatch]) -> Any:
+        counts = ExchangeWriter._write_chunk(self, writer, held)
+        visit(Path(os.environ["PENSTOCK_TEST_HOOKS"]), RUN_FILE)
+        return counts
 
 
 def make_inputs(folder: Path) -> tuple[pa.Table, pa.Table]:

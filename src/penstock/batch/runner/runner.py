@@ -143,6 +143,8 @@ class Runner:
         """Work on one phase after the other, until one has to wait for a person."""
         incomplete: set[int] = set()
         for phase in bench.executor.phases:
+            if phase.index and self._slots == 0:
+                return "stopped"
             try:
                 entered = self._patiently(partial(self._entered, bench, phase, incomplete))
             except PenstockError as error:
@@ -214,7 +216,6 @@ class Runner:
             left = {origin: each.agreed(plan) for origin, each in left.items()}
             exchanges.check_plan(run, phase.index, plan, left.values())
         board = exchanges.board(self.store, run, phase.index, self.config.max_failures, plan)
-        reach("exchange.board.after")
         # A factory is given partitions of the first input, as ever.
         first = phase.partitioning == ByRows(run.primary)
         return replace(
@@ -363,6 +364,7 @@ class Runner:
             while not self._stopping.is_set() and self._take_slot():
                 claim = self._next_claim(board, bench.run, lease)
                 if claim is None:
+                    self._give_slot()
                     return
                 if not self._attempt(spark, board, bench, lease, claim):
                     self._give_slot()
@@ -566,10 +568,14 @@ def phase_records(phases: Phases, registered: Mapping[str, Input]) -> tuple[Phas
             rows, size = registered[cut.table].total_rows, registered[cut.table].partition_rows
         elif isinstance(cut, ByKeys):
             rows = size = None
-        last = max((reader for each in phase.leaving for reader in each.readers), default=None)
+        reads = {
+            table: (origin, phases[origin].exchange(table, phase.keys(table)).name)
+            for table, origin in phase.entering.items()
+            if origin is not None
+        }
         names = tuple(each.name for each in phase.leaving)
         stages = (phase.begin, phase.end)
-        found.append(PhaseRecord(str(cut), stages, phase.outputs, rows, size, names, last))
+        found.append(PhaseRecord(str(cut), stages, phase.outputs, rows, size, names, reads))
     return tuple(found)
 
 

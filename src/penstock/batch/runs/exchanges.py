@@ -12,7 +12,7 @@ agree without a leader. Key ranges are partitions like any other from then on.
 | before the plan is written | nothing | the next one to look makes the same plan |
 | after it is written | a plan without a board | the next one to look makes the board |
 | in a key range | a claim of a dead session | another instance claims it, and reads the same slices |
-| before the files are swept that all have read | run files that nobody needs | the next instance or `gc` sweeps them |
+| before it sweeps what all have read | run files that nobody needs | the next instance or `gc` sweeps them |
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from penstock.batch.exchange import packing, range_splits, run_files
 from penstock.batch.exchange.packing import ExchangePlan
 from penstock.batch.exchange.run_files import ExchangeFile, ExchangeWriter
 from penstock.batch.pipeline.phases import ByKeys, Exchange, Phase
-from penstock.batch.runs import layout, manifests
+from penstock.batch.runs import layout, manifests, runs
 from penstock.batch.runs.manifests import Exchanged, OutputManifest
 from penstock.batch.runs.runs import Run
 from penstock.config import shown_url
@@ -241,12 +241,15 @@ def board(store: Store, run: Run, phase: int, max_failures: int, plan: ExchangeP
     """The board of a phase, which is made if it is not there."""
     record = run.every_phase[phase]
     if plan is not None:
+        reach("exchange.board.before")
         return register(store, run.place(phase), len(plan.ranges), 1, max_failures)
     assert record.rows is not None and record.partition_rows is not None
     return register(store, run.place(phase), record.rows, record.partition_rows, max_failures)
 
 
-def damaged(storage: Storage, run: Run, tables: Iterable[Entering], error: CorruptFile) -> ExchangeDamaged | None:
+def damaged(
+    storage: Storage, run: Run, tables: Iterable[Entering], error: CorruptFile
+) -> ExchangeDamaged | None:
     """What is to be said of a run file that could not be read, if it is not as it was written."""
     for table in tables:
         for each, writer in zip(table.files, table.writers, strict=True):
@@ -263,17 +266,10 @@ def damaged(storage: Storage, run: Run, tables: Iterable[Entering], error: Corru
     return None
 
 
-def is_read(store: Store, run: Run, phase: int) -> bool:
-    """Whether nobody will read again what a phase left: all that may read it, up to the last, are complete."""
-    last = run.every_phase[phase].last_reader
-    if last is None:
-        return False
-    for number in range(phase + 1, last + 1):
-        found = Board.find(store, run.place(number))
-        # A phase without a plan reads rows of an input.
-        if found is None or not (_is_complete(found) or find_plan(store, run, number) is None):
-            return False
-    return True
+def is_read(run: Run, boards: Sequence[Board], phase: int) -> bool:
+    """Whether nobody will read again what a phase left: all phases that do are complete."""
+    readers = run.readers(phase)
+    return bool(readers) and all(n < len(boards) and _is_complete(boards[n]) for n in readers)
 
 
 def _is_complete(board: Board) -> bool:
@@ -283,6 +279,7 @@ def _is_complete(board: Board) -> bool:
 
 def sweep_read(store: Store, storage: Storage, run: Run) -> None:
     """Remove what phases left for others that are all complete by now."""
+    boards = runs.boards(store, run)
     for phase in range(len(run.phases)):
-        if is_read(store, run, phase):
+        if is_read(run, boards, phase):
             storage.delete(layout.exchanges_folder(run.place(phase)))
