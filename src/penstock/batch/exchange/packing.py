@@ -95,13 +95,28 @@ def plan(
     rows, sizes = bucket_totals(files, buckets)
     ranges = pack(rows, sizes, target_bytes, at_least)
     lacking = tuple(sorted(set(without)))
-    facts = [dict(made_of), list(lacking), buckets, target_bytes, at_least]
     return ExchangePlan(
         buckets,
         tuple(sorted(ranges, key=lambda each: (-each.bytes, -each.rows, each.begin_bucket))),
         lacking,
-        hashlib.sha256(SORTED.encode(facts).encode()).hexdigest()[:32],
+        digest_of(made_of, lacking),
     )
+
+
+def plan_of_one(
+    files: Iterable[ExchangeFile], *, made_of: Mapping[str, str], without: Iterable[str] = ()
+) -> ExchangePlan:
+    """The plan for files without buckets: one range has everything."""
+    written = [each.file for each in files]
+    only = KeyRange(0, 1, sum(each.rows for each in written), sum(each.bytes for each in written))
+    lacking = tuple(sorted(set(without)))
+    return ExchangePlan(1, (only,), lacking, digest_of(made_of, lacking))
+
+
+def digest_of(made_of: Mapping[str, str], without: Iterable[str]) -> str:
+    """What tells whether a plan was made of these manifests, and without these partitions."""
+    facts = [dict(made_of), sorted(set(without))]
+    return hashlib.sha256(SORTED.encode(facts).encode()).hexdigest()[:32]
 
 
 def pack(rows: Array, sizes: Array, target_bytes: int, at_least: int) -> tuple[KeyRange, ...]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock import __version__
 from penstock.batch import inputs
@@ -27,7 +28,7 @@ from penstock.batch.runner.places import check_places, trouble
 from penstock.batch.runner.signals import stopping_on_signals
 from penstock.batch.runner.work import Bench, ClaimWork, fingerprint
 from penstock.batch.runs import exchanges, gc, runs
-from penstock.batch.runs.exchanges import Entering
+from penstock.batch.runs.exchanges import Entering, Left, Sizes
 from penstock.batch.runs.options import RunnerConfig
 from penstock.batch.runs.runs import PhaseRecord, Run
 from penstock.control.claims import Board, Claim, PartitionState
@@ -36,6 +37,7 @@ from penstock.core.codec import schema_to_text
 from penstock.core.failpoints import reach
 from penstock.errors import (
     CodeChanged,
+    CorruptFile,
     DefinitionError,
     FencedError,
     HaltError,
@@ -55,6 +57,8 @@ from penstock.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+T = TypeVar("T")
 
 # Errors that the next partition would meet as well: the run stops and waits for a person.
 _HALTING = (HaltError, InputChanged, DefinitionError, CodeChanged)
@@ -132,12 +136,40 @@ class Runner:
                 self.store, self.config.cluster, self.config.instance, self.config.claims, __version__
             ) as membership,
         ):
-            for phase in bench.executor.phases:
-                bench = self._entered(bench, phase)
-                ending = self._phase(spark, bench, membership)
-                if ending != "complete" and not (ending == "incomplete" and self.config.without_poisoned):
-                    break
+            ending = self._phases(spark, bench, membership)
         return self._report(run, ending, time.monotonic() - began)
+
+    def _phases(self, spark: SparkSession, bench: Bench, membership: Membership) -> Ending:
+        """Work on one phase after the other, until one has to wait for a person."""
+        incomplete: set[int] = set()
+        for phase in bench.executor.phases:
+            if phase.index and self._slots == 0:
+                return "stopped"
+            try:
+                entered = self._patiently(partial(self._entered, bench, phase, incomplete))
+            except PenstockError as error:
+                if not phase.index:
+                    raise
+                self._halt(error)
+                return "halted"
+            if entered is None:
+                break
+            ending = self._phase(spark, entered, membership)
+            if ending == "incomplete":
+                incomplete.add(phase.index)
+            elif ending != "complete":
+                return ending
+        return "incomplete" if incomplete else "complete"
+
+    def _patiently(self, act: Callable[[], T]) -> T:
+        """Do something between two phases, again for as long as the store does not answer."""
+        began = time.monotonic()
+        while True:
+            try:
+                return act()
+            except StoreUnavailable:
+                if time.monotonic() - began > _PATIENCE or self._stopping.wait(self.config.renewal / 4):
+                    raise
 
     def _phase(self, spark: SparkSession, bench: Bench, membership: Membership) -> Ending:
         """Work on the partitions of a phase, together with others, until all are done."""
@@ -156,44 +188,57 @@ class Runner:
         if ending in ("complete", "incomplete"):
             gc.sweep_completed(self.storage, run, bench.phase.index, board)
         if ending == "complete":
-            exchanges.sweep_read(self.storage, run, bench.phase.index)
+            exchanges.sweep_read(self.store, self.storage, run)
         return ending
 
-    def _entered(self, bench: Bench, phase: Phase) -> Bench:
-        """What is needed to work on a phase: what earlier ones left for it, and its board."""
+    def _entered(self, bench: Bench, phase: Phase, incomplete: Set[int]) -> Bench | None:
+        """What is needed to work on a phase: what earlier ones left for it, its plan and its board.
+
+        None if it has to wait for partitions that were set aside before it.
+        """
         run = bench.run
-        found: dict[str, tuple[Entering, dict[str, str]]] = {}
-        for table, origin in phase.entering.items():
-            if origin is not None:
-                left = bench.executor.phases[origin].exchange(table, phase.keys(table))
-                schema = self.pipeline.tables[table].arrow_schema(left.fields)
-                found[table] = exchanges.entering(self.store, self.storage, run, origin, left, schema)
-        plan = None
-        if isinstance(phase.partitioning, ByKeys):
-            plan = exchanges.agree(
-                self.store,
-                run,
-                phase,
-                list(found.values()),
-                target_bytes=self.config.range_bytes,
-                small_bytes=self.config.small_bytes,
-                at_least=2 * parallelism(bench.spark),
-                without=self._without(bench, phase),
+        origins = sorted({origin for origin in phase.entering.values() if origin is not None})
+        if phase.index:
+            runs.check_current(self.store, run)
+        plan = exchanges.find_plan(self.store, run, phase.index) if origins else None
+        # Once the plan is there it has been decided what to do without.
+        if plan is None and not self.config.without_poisoned and incomplete & set(origins):
+            return None
+        without = plan.without if plan else ()
+        left = {
+            origin: exchanges.left(self.store, self.storage, run, origin, without) for origin in origins
+        }
+        if origins:
+            tables = self._entering(bench, phase, left)
+            plan = plan or exchanges.agree(
+                self.store, run, phase, left.values(), tables.values(), self._sizes(bench.spark)
             )
+            left = {origin: each.agreed(plan) for origin, each in left.items()}
+            exchanges.check_plan(run, phase.index, plan, left.values())
         board = exchanges.board(self.store, run, phase.index, self.config.max_failures, plan)
-        entering = {table: each for table, (each, _) in found.items()}
         # A factory is given partitions of the first input, as ever.
         first = phase.partitioning == ByRows(run.primary)
-        factory = self._factory if first or len(bench.executor.phases) == 1 else None
-        return replace(bench, phase=phase, board=board, entering=entering, exchange=plan, factory=factory)
+        return replace(
+            bench,
+            phase=phase,
+            board=board,
+            entering=self._entering(bench, phase, left),
+            exchange=plan if isinstance(phase.partitioning, ByKeys) else None,
+            factory=self._factory if first or len(bench.executor.phases) == 1 else None,
+        )
 
-    def _without(self, bench: Bench, phase: Phase) -> list[str]:
-        """The partitions of the phases before whose rows this one does without."""
-        return [
-            f"{origin}:{view.range}"
-            for origin in sorted({o for o in phase.entering.values() if o is not None})
-            for view in Board.open(self.store, bench.run.place(origin)).partitions({PartitionState.POISONED})
-        ]
+    def _entering(self, bench: Bench, phase: Phase, left: Mapping[int, Left]) -> dict[str, Entering]:
+        """The tables that a phase reads out of exchanges."""
+        found = {}
+        for table, origin in phase.entering.items():
+            if origin is not None:
+                exchange = bench.executor.phases[origin].exchange(table, phase.keys(table))
+                schema = self.pipeline.tables[table].arrow_schema(exchange.fields)
+                found[table] = exchanges.entering(left[origin], exchange, schema)
+        return found
+
+    def _sizes(self, spark: SparkSession) -> Sizes:
+        return Sizes(self.config.range_bytes, self.config.small_bytes, 2 * parallelism(spark))
 
     def _prepare(self, spark: SparkSession, factory: DatasetFactory | None) -> tuple[Run, Bench]:
         self._factory = factory
@@ -319,6 +364,7 @@ class Runner:
             while not self._stopping.is_set() and self._take_slot():
                 claim = self._next_claim(board, bench.run, lease)
                 if claim is None:
+                    self._give_slot()
                     return
                 if not self._attempt(spark, board, bench, lease, claim):
                     self._give_slot()
@@ -405,6 +451,9 @@ class Runner:
         if hold.stop is not None:
             return hold.stop
         error = decode(raised)
+        if isinstance(error, CorruptFile):
+            damaged = exchanges.damaged(self.storage, bench.run, bench.entering.values(), error)
+            error = damaged or error
         if not isinstance(error, FencedError | HaltError):
             if not is_alive(bench.spark):
                 return SparkLost(
@@ -519,10 +568,14 @@ def phase_records(phases: Phases, registered: Mapping[str, Input]) -> tuple[Phas
             rows, size = registered[cut.table].total_rows, registered[cut.table].partition_rows
         elif isinstance(cut, ByKeys):
             rows = size = None
-        last = max((reader for each in phase.leaving for reader in each.readers), default=None)
+        reads = {
+            table: (origin, phases[origin].exchange(table, phase.keys(table)).name)
+            for table, origin in phase.entering.items()
+            if origin is not None
+        }
         names = tuple(each.name for each in phase.leaving)
         stages = (phase.begin, phase.end)
-        found.append(PhaseRecord(str(cut), stages, phase.outputs, rows, size, names, last))
+        found.append(PhaseRecord(str(cut), stages, phase.outputs, rows, size, names, reads))
     return tuple(found)
 
 

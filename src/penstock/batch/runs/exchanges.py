@@ -12,24 +12,34 @@ agree without a leader. Key ranges are partitions like any other from then on.
 | before the plan is written | nothing | the next one to look makes the same plan |
 | after it is written | a plan without a board | the next one to look makes the board |
 | in a key range | a claim of a dead session | another instance claims it, and reads the same slices |
+| before it sweeps what all have read | run files that nobody needs | the next instance or `gc` sweeps them |
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.batch.exchange import packing, range_splits, run_files
 from penstock.batch.exchange.packing import ExchangePlan
 from penstock.batch.exchange.run_files import ExchangeFile, ExchangeWriter
-from penstock.batch.pipeline.phases import Exchange, Phase
-from penstock.batch.runs import layout, manifests
+from penstock.batch.pipeline.phases import ByKeys, Exchange, Phase
+from penstock.batch.runs import layout, manifests, runs
 from penstock.batch.runs.manifests import Exchanged, OutputManifest
 from penstock.batch.runs.runs import Run
-from penstock.control.claims import Board, Claim, PartitionState, register
+from penstock.config import shown_url
+from penstock.control.claims import Board, Claim, PartitionState, PartitionView, register
 from penstock.core.failpoints import reach
-from penstock.errors import PenstockError, RunError
+from penstock.core.ranges import PartitionName
+from penstock.errors import (
+    CodeChanged,
+    CorruptFile,
+    ExchangeDamaged,
+    PenstockError,
+    RunError,
+)
 from penstock.spark import files
 from penstock.spark.faults import decode
 from penstock.spark.files import Compression
@@ -43,6 +53,24 @@ if TYPE_CHECKING:
 
 BUCKETS = 1024
 """Of the key's hash. Each run file tells how many rows it has in each of them."""
+_READERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a phase has left: the manifests of its partitions by name, in their order, and their digests.
+
+    Each partition was looked at once, so it is either here or among those that were ``poisoned``.
+    """
+
+    manifests: Mapping[str, OutputManifest]
+    digests: Mapping[str, str]
+    poisoned: tuple[str, ...] = ()
+
+    def agreed(self, plan: ExchangePlan) -> Left:
+        """What counts of it: a partition that the plan does without stays away, even if it is done by now."""
+        kept = {name: each for name, each in self.manifests.items() if name not in plan.without}
+        return Left(kept, {name: self.digests[name] for name in kept}, self.poisoned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +80,8 @@ class Entering:
     table: str
     schema: pa.Schema
     files: tuple[ExchangeFile, ...]
+    writers: tuple[str, ...] = ()
+    """The partition that wrote each of them."""
 
     @property
     def rows(self) -> int:
@@ -99,26 +129,53 @@ def write(
     return Exchanged(rows.schema, found)
 
 
-def published(store: Store, storage: Storage, run: Run, phase: int) -> Iterator[tuple[str, OutputManifest]]:
-    """What the acks of a phase have published, in the order of its partitions, with their digests."""
-    board = Board.find(store, run.place(phase))
-    for view in board.partitions({PartitionState.COMPLETED}) if board else ():
+def left(store: Store, storage: Storage, run: Run, phase: int, without: Sequence[str] = ()) -> Left:
+    """What a phase has left, once nothing of it is to be done. Each partition is looked at once."""
+    done: list[PartitionView] = []
+    poisoned = []
+    for view in Board.open(store, run.place(phase)).partitions():
+        name = str(PartitionName(phase, view.range))
+        if view.state is PartitionState.POISONED or name in without:
+            poisoned.append(name)
+        elif view.state is PartitionState.COMPLETED:
+            done.append(view)
+        else:
+            raise RunError(
+                f"partition {name} of run {run.name!r} is {view.state} again",
+                left="what is complete is kept",
+                hint=f"penstock runs resume {run.name}",
+            )
+
+    def fetch(view: PartitionView) -> OutputManifest:
         path = layout.output_manifest(run.place(phase), view.range, view.token, view.digest)
-        yield view.digest, manifests.fetch(storage, path, view.digest, manifests.OUTPUT)
+        return manifests.fetch(storage, path, view.digest, manifests.OUTPUT)
+
+    with ThreadPoolExecutor(_READERS) as pool:
+        found = list(pool.map(fetch, done))
+    names = [str(PartitionName(phase, view.range)) for view in done]
+    digests = {name: view.digest for name, view in zip(names, done, strict=True)}
+    return Left(dict(zip(names, found, strict=True)), digests, tuple(poisoned))
 
 
-def entering(
-    store: Store, storage: Storage, run: Run, origin: int, exchange: Exchange, schema: pa.Schema
-) -> tuple[Entering, dict[str, str]]:
-    """A table as an earlier phase left it, and the digests of the manifests that say so, by partition."""
+def entering(left: Left, exchange: Exchange, schema: pa.Schema) -> Entering:
+    """A table as the partitions of an earlier phase left it; ``schema`` is for one without any."""
     found: list[ExchangeFile] = []
-    made_of = {}
-    for digest, manifest in published(store, storage, run, origin):
-        made_of[f"{origin}:{manifest.partition}"] = digest
-        left = manifest.exchanges[exchange.name]
-        schema = left.schema
-        found += left.files
-    return Entering(exchange.table, schema, tuple(found)), made_of
+    writers: list[str] = []
+    for name, manifest in left.manifests.items():
+        exchanged = manifest.exchanges.get(exchange.name)
+        lacking = exchange.fields - set(exchanged.schema.names) if exchanged else ()
+        if exchanged is None or lacking:
+            fields = f" the fields {', '.join(sorted(lacking))} of" if lacking else ""
+            raise CodeChanged(
+                f"partition {name} was completed by other code, which did not keep{fields} {exchange.table} "
+                f"by {', '.join(exchange.keys) or 'all rows'} for a later phase",
+                left="what is complete is kept",
+                hint="compute everything anew with --run NAME, or go back to that code",
+            )
+        schema = exchanged.schema
+        found += exchanged.files
+        writers += [name] * len(exchanged.files)
+    return Entering(exchange.table, schema, tuple(found), tuple(writers))
 
 
 def plan_key(run: Run, phase: int) -> str:
@@ -130,30 +187,36 @@ def find_plan(store: Store, run: Run, phase: int) -> ExchangePlan | None:
     return ExchangePlan.decode(document.key, document.value) if document else None
 
 
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How large key ranges shall be. Up to ``small_bytes`` in all there is one."""
+
+    target_bytes: int
+    small_bytes: int
+    at_least: int
+
+
 def agree(
-    store: Store,
-    run: Run,
-    phase: Phase,
-    tables: Sequence[tuple[Entering, dict[str, str]]],
-    *,
-    target_bytes: int,
-    small_bytes: int,
-    at_least: int,
-    without: Sequence[str],
+    store: Store, run: Run, phase: Phase, left: Iterable[Left], tables: Iterable[Entering], sizes: Sizes
 ) -> ExchangePlan:
-    """The plan of a phase over key ranges: the one that is there, or else this one."""
+    """The plan of a phase that reads what others ``left``: the one that is there, or else this one."""
     if (found := find_plan(store, run, phase.index)) is not None:
         return found
-    written = [each for table, _ in tables for each in table.files]
-    small = sum(each.file.bytes for each in written) <= small_bytes
-    made = packing.plan(
-        written,
-        buckets=BUCKETS,
-        target_bytes=max(target_bytes, small_bytes) if small else target_bytes,
-        at_least=1 if small else at_least,
-        made_of={name: digest for _, made_of in tables for name, digest in made_of.items()},
-        without=without,
-    )
+    made_of = {name: digest for each in left for name, digest in each.digests.items()}
+    without = [name for each in left for name in each.poisoned]
+    written = [each for table in tables for each in table.files]
+    if isinstance(phase.partitioning, ByKeys):
+        small = sum(each.file.bytes for each in written) <= sizes.small_bytes
+        made = packing.plan(
+            written,
+            buckets=BUCKETS,
+            target_bytes=max(sizes.target_bytes, sizes.small_bytes) if small else sizes.target_bytes,
+            at_least=1 if small else sizes.at_least,
+            made_of=made_of,
+            without=without,
+        )
+    else:
+        made = packing.plan_of_one(written, made_of=made_of, without=without)
     reach("exchange.plan.before")
     store.cas(plan_key(run, phase.index), 0, made.encode())
     reach("exchange.plan.after")
@@ -163,17 +226,60 @@ def agree(
     return agreed
 
 
+def check_plan(run: Run, phase: int, plan: ExchangePlan, left: Iterable[Left]) -> None:
+    """Raise `RunError` unless the plan was made of exactly what is there now."""
+    digests = {name: digest for each in left for name, digest in each.digests.items()}
+    if packing.digest_of(digests, plan.without) != plan.made_of:
+        raise RunError(
+            f"the plan of phase {phase} of run {run.name!r} was made of other partitions than there are",
+            left="nothing was changed",
+            hint="restore the store as it was, or compute everything anew with --run NAME",
+        )
+
+
 def board(store: Store, run: Run, phase: int, max_failures: int, plan: ExchangePlan | None) -> Board:
     """The board of a phase, which is made if it is not there."""
     record = run.every_phase[phase]
     if plan is not None:
+        reach("exchange.board.before")
         return register(store, run.place(phase), len(plan.ranges), 1, max_failures)
     assert record.rows is not None and record.partition_rows is not None
     return register(store, run.place(phase), record.rows, record.partition_rows, max_failures)
 
 
-def sweep_read(storage: Storage, run: Run, done: int) -> None:
-    """Remove what earlier phases left for phases up to ``done``, all of whose partitions are completed."""
-    for number, record in enumerate(run.phases):
-        if record.last_reader is not None and record.last_reader <= done:
-            storage.delete(layout.exchanges_folder(run.place(number)))
+def damaged(
+    storage: Storage, run: Run, tables: Iterable[Entering], error: CorruptFile
+) -> ExchangeDamaged | None:
+    """What is to be said of a run file that could not be read, if it is not as it was written."""
+    for table in tables:
+        for each, writer in zip(table.files, table.writers, strict=True):
+            if each.file.path in error.what:
+                try:
+                    storage.check(each.file)
+                except CorruptFile as found:
+                    return ExchangeDamaged(
+                        f"{found.what}: partition {writer} wrote it for later phases",
+                        left="everything else is kept; no partition is blamed",
+                        hint=f"put {shown_url(storage.location(each.file.path))} back and resume the run "
+                        f"(penstock runs resume {run.name}), or compute everything anew with --run NAME",
+                    )
+    return None
+
+
+def is_read(run: Run, boards: Sequence[Board], phase: int) -> bool:
+    """Whether nobody will read again what a phase left: all phases that do are complete."""
+    readers = run.readers(phase)
+    return bool(readers) and all(n < len(boards) and _is_complete(boards[n]) for n in readers)
+
+
+def _is_complete(board: Board) -> bool:
+    summary = board.summary()
+    return summary.completed.partitions == summary.total.partitions
+
+
+def sweep_read(store: Store, storage: Storage, run: Run) -> None:
+    """Remove what phases left for others that are all complete by now."""
+    boards = runs.boards(store, run)
+    for phase in range(len(run.phases)):
+        if is_read(run, boards, phase):
+            storage.delete(layout.exchanges_folder(run.place(phase)))

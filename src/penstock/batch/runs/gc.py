@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from penstock.batch import inputs
-from penstock.batch.runs import layout, manifests, runs
+from penstock.batch.runs import exchanges, layout, manifests, runs
 from penstock.batch.runs.manifests import CHECKPOINT, OUTPUT
 from penstock.batch.runs.runs import Run
 from penstock.control.claims import Board, CheckpointRef, PartitionState, PartitionView
@@ -65,9 +65,11 @@ def sweep(
     listed = storage.list(layout.run_folder(run.key))
     listed_output = outputs(run)
     kept = _Kept(storage, run)
-    for phase, board in enumerate(boards()):
+    begun = boards()
+    for phase, board in enumerate(begun):
+        read = exchanges.is_read(run, begun, phase)
         for view in board.partitions(touched=True):
-            kept.add(phase, view)
+            kept.add(phase, view, read=read)
     doomed = [(storage, path, size) for path, size in listed if not kept.has(path)]
     doomed += [(output, path, size) for path, size in listed_output if not kept.has_output(path)]
     if not dry_run:
@@ -94,14 +96,16 @@ class _Kept:
     def has_output(self, path: str) -> bool:
         return path in self._output or path.startswith(tuple(self._output_folders))
 
-    def add(self, phase: int, view: PartitionView) -> None:
+    def add(self, phase: int, view: PartitionView, *, read: bool) -> None:
+        """A partition of a phase; ``read`` tells that nobody needs any more what it left for later ones."""
         place = self._run.place(phase)
         if view.state is PartitionState.COMPLETED:
             path = layout.output_manifest(place, view.range, view.token, view.digest)
             self._files.add(path)
             manifest = manifests.fetch(self._storage, path, view.digest, OUTPUT)
             self._output |= {f.path for t in manifest.tables.values() for f in t.files}
-            self._files |= {f.file.path for left in manifest.exchanges.values() for f in left.files}
+            if not read:
+                self._files |= {f.file.path for left in manifest.exchanges.values() for f in left.files}
             return
         for ref in view.checkpoints:
             self._add_checkpoint(place, view.range, ref)

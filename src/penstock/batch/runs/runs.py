@@ -34,8 +34,8 @@ class PhaseRecord:
     """Its partitions; of key ranges, the plan of the exchange tells them."""
     exchanges: tuple[str, ...] = ()
     """What it leaves for later phases."""
-    last_reader: int | None = None
-    """The last phase that reads any of it."""
+    reads: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    """Of each table that it reads out of an exchange, the phase that left it and the name of the exchange."""
 
     @property
     def by_keys(self) -> bool:
@@ -88,6 +88,11 @@ class Run:
         stages = (0, len(self.fingerprint.stages))
         only = PhaseRecord("rows", stages, self.outputs, self.total_rows, self.partition_rows)
         return self.phases or (only,)
+
+    def readers(self, phase: int) -> list[int]:
+        """The phases that read what a phase leaves."""
+        readers = enumerate(self.phases)
+        return [n for n, each in readers if any(origin == phase for origin, _ in each.reads.values())]
 
     def place(self, phase: int) -> str:
         """What the documents and files of a phase stand under."""
