@@ -265,9 +265,11 @@ def _to_decimal(value: Typed, kind: Type) -> Typed:
         return Typed(f"CAST({value.sql} AS {kind.spark})", kind)
     if value.type.floating:
         # PostgreSQL takes the 15 digits (6 of a real) that are surely right.
-        digits = 14 if value.type.name == "float8" else 5
-        # Of NULL, Java would write the word.
-        shown = once(value, lambda v: f"IF({v} IS NOT NULL, format_string('%.{digits}e', {v}), NULL)")
+        digits = "0" * (14 if value.type.name == "float8" else 5)
+        # format_string() would round the shortest text of a double, which was itself rounded.
+        shown = once(
+            value, lambda v: f"IF({v} - {v} = 0, format_number({v}, '0.{digits}E0'), CAST({v} AS STRING))"
+        )
         return Typed(f"CAST({shown} AS {kind.spark})", kind)
     if value.type.number or value.type.textual:
         return Typed(f"CAST({plain(value)} AS {kind.spark})", kind)
