@@ -155,7 +155,9 @@ def cast(value: Typed, kind: Type) -> Typed:  # noqa: C901 - one case for each t
     if kind.floating and source.textual:
         return Typed(once(Typed(plain(value), TEXT), lambda v: _to_floating(v, kind)), kind)
     if kind.floating and source.number:
-        return Typed(f"CAST({value.sql} AS {kind.spark})", kind)
+        sql = f"CAST({value.sql} AS {kind.spark})"
+        # Spark leaves out a cast to a float below one to a double, as if it lost no digits of a whole number.
+        return Typed(f"({sql} * 1F)" if kind.name == "float4" and source.integer else sql, kind)
     if kind.name == "bool":
         return _to_bool(value)
     if kind.moment and source.textual:
