@@ -32,7 +32,7 @@ everything = Division.EVERYTHING
 partition = Division.PARTITION
 """For ``by``: the transform is given one partition at a time, and what it makes of each is wanted."""
 
-By = Division | Field | Iterable[Field] | Mapping[type[Table], Field | Iterable[Field]]
+By = Division | Field | Iterable[Field] | Mapping[type[Table], Field | Iterable[Field]] | Any
 Keys = Mapping[str, tuple[Field, ...]]
 
 
