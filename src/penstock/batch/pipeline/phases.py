@@ -262,9 +262,17 @@ class _Planner:
         tried = [whole for whole in tried if b.tables - whole] or [frozenset()]
         for whole in tried:
             need, carried = self.decide(b, whole)
-            if not isinstance(need, Everything):
+            if isinstance(need, Everything):
+                continue
+            if not (unused := b.tables - whole - _cut_by(need)):
                 return need, carried, whole
+            # What it is given and makes no use of is given as it was registered.
+            if all(t in self.home and self.home[t] is None and t not in b.changes for t in unused):
+                return need, carried, whole | unused
         need, carried = self.decide(b, frozenset())
+        if not isinstance(need, Everything):
+            unused = b.tables - _cut_by(need)
+            need, carried = Everything(f"it is given {', '.join(sorted(unused))} and does not use it"), {}
         return need, carried, frozenset()
 
     def _narrow(self, b: Bound, table: str, floor: _Draft | None) -> _Draft:
@@ -301,7 +309,8 @@ class _Planner:
                 have[table] = self.placed[table]
             elif table in draft.partitioning.columns and draft.entering.get(table) is self.home[table]:
                 have[table] = draft.partitioning.columns[table]
-        if not have:
+        # A table that is given whole to one transform of the phase cannot be cut for another.
+        if not have or not draft.whole.isdisjoint(tables):
             return None
         found: dict[str, list[str]] = {table: [] for table in tables}
         for position in range(len(next(iter(have.values())))):
@@ -353,11 +362,14 @@ class _Planner:
 
     def _carried(self, draft: _Draft, carried: Mapping[str, frozenset[tuple[str, str]]]) -> tuple[str, ...]:
         """The columns of a new table that have the values of the phase's key; none if one is missing."""
-        columns = {**_columns(draft), **{t: c for t, c in self.placed.items() if self.home[t] is draft}}
+        # Of a table that was changed in the phase, what is left of the key.
+        columns = {t: c for t, c in _columns(draft).items() if self.home[t] is not draft}
+        columns |= {t: c for t, c in self.placed.items() if self.home[t] is draft}
         found = []
         for position in range(len(next(iter(columns.values()), ()))):
             key = {(table, each[position]) for table, each in columns.items()}
-            names = [name for name, values in sorted(carried.items()) if values & key]
+            # Rows of a union have the value of one of several tables: each has to be cut by it.
+            names = [name for name, values in sorted(carried.items()) if values and values <= key]
             if not names:
                 return ()
             found.append(names[0])
@@ -454,6 +466,13 @@ def _frozen(fields: Mapping[str, Iterable[str]]) -> dict[str, frozenset[str]]:
 
 def _columns(draft: _Draft) -> Mapping[str, tuple[str, ...]]:
     return draft.partitioning.columns if isinstance(draft.partitioning, ByKeys) else {}
+
+
+def _cut_by(need: Narrow | Keyed) -> frozenset[str]:
+    """The tables whose rows a need is about."""
+    if isinstance(need, Narrow):
+        return frozenset({need.table})
+    return frozenset(table for slot in need.slots for table, _ in slot)
 
 
 def _told(need: Keyed) -> str:
