@@ -41,6 +41,18 @@ class RunView:
         return "running" if summary.claimed.partitions > summary.expired.partitions else "resumable"
 
     @property
+    def rows(self) -> int:
+        """The rows of all inputs that are cut into row ranges; of the first, if one claim has everything."""
+        return sum(each.rows or 0 for each in self.run.every_phase if each.by_rows) or self.run.total_rows
+
+    @property
+    def rows_completed(self) -> int:
+        """How many of them lie in completed partitions."""
+        if any(each.by_rows for each in self.run.every_phase):
+            return self.summary.completed.rows if self.summary else 0
+        return self.rows if self.state == "complete" else 0
+
+    @property
     def output(self) -> str:
         """Where the output is, without secrets."""
         return shown_url(self.run.output)
