@@ -94,9 +94,7 @@ class _Prover:
             problems.append(f"phase {phase} has {partitions} partitions for {len(plan.ranges)} ranges")
         return problems
 
-    def _check_reads(
-        self, phase: int, plan: ExchangePlan, left: dict[int, Left], problems: list[str]
-    ) -> int:
+    def _check_reads(self, phase: int, plan: ExchangePlan, left: dict[int, Left], problems: list[str]) -> int:
         """Compare what each range read with what was left for it; the rows of all of them."""
         total = 0
         for table, (origin, name) in self.run.phases[phase].reads.items():
