@@ -17,7 +17,7 @@ import duckdb
 import pytest
 
 import penstock as ps
-from penstock.batch.runner import verify
+from penstock.control.claims import Board
 from penstock.project import load, load_pipeline
 from tests.examples.support import EXAMPLES
 
@@ -31,6 +31,8 @@ TEXTS = Path(__file__).parents[1] / "sql" / "tpch"
 PARTITION_ROWS = {"lineitem": 25_000, "orders": 8_000, "customer": 800, "part": 1_200, "partsupp": 5_000}
 """Two or three partitions of each input that is not small."""
 NAMES = [f"q{number}" for number in range(1, 23)]
+ALONE = ("q3", "q6", "q13", "q21")
+"""An inner join by two keys, sums of each partition, a left join, and joins of a table with itself."""
 CONFIG = ps.RunnerConfig(instance="here", small_bytes=0, whole_bytes=50_000)
 """Suppliers, nations and regions are given whole, as at scale factor 10 with the default settings."""
 
@@ -95,8 +97,30 @@ def same(ours: Any, theirs: Any) -> bool:
     return bool(ours == theirs)
 
 
+@pytest.fixture(scope="module")
+def answered(data: Data, spark: SparkSession) -> ps.Output:
+    """All queries in one run."""
+    data.run(spark, "tpch")
+    return ps.Output(data.store, "tpch")
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_the_answer_is_that_of_duckdb(data: Data, spark: SparkSession, name: str) -> None:
-    pipeline = data.run(spark, name)
-    (table,) = pipeline.outputs
-    check_same(ps.Output(data.store, name).arrow(table.__table_name__), data.answer(name))
+def test_the_answer_is_that_of_duckdb(data: Data, answered: ps.Output, name: str) -> None:
+    check_same(answered.arrow(_output(name)), data.answer(name))
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_a_query_runs_by_itself(data: Data, spark: SparkSession, name: str) -> None:
+    data.run(spark, name)
+    check_same(ps.Output(data.store, name).arrow(_output(name)), data.answer(name))
+
+
+def _output(name: str) -> str:
+    (table,) = load_pipeline(f"{FILE}:{name}").outputs
+    return table.__table_name__
+
+
+def test_rows_are_cut_into_several_partitions_and_key_ranges(data: Data, answered: ps.Output) -> None:
+    for number, phase in enumerate(answered.run.every_phase):
+        parts = Board.open(data.store, answered.run.place(number)).summary().total.partitions
+        assert (parts == 1) == (phase.cut == "everything"), (phase, parts)

@@ -240,7 +240,7 @@ class _Planner:
         elif isinstance(need, Keyed):
             draft = self._keyed(b, need, cut, floor)
         else:
-            draft = self._one(floor, need.why, b)
+            draft = self._one(floor, _reason(need), b)
         draft.whole |= whole
         return self._put(b, draft, cut, carried)
 
@@ -251,12 +251,15 @@ class _Planner:
             frozenset(some) for n in range(len(may), -1, -1) for some in combinations(may, n)
         ]
         tried = [whole for whole in tried if b.tables - whole] or [frozenset()]
+        refused: Everything | None = None
         for whole in tried:
             need, carried = self.decide(b, whole)
             if not isinstance(need, Everything):
                 return need, carried, whole
-        need, carried = self.decide(b, frozenset())
-        return need, carried, frozenset()
+            # With the most tables whole, what is left is what no size of an input would mend.
+            refused = refused or need
+        assert refused is not None
+        return refused, {}, frozenset()
 
     def _narrow(self, b: Bound, table: str, floor: _Draft | None) -> _Draft:
         home = self._settle(table)
@@ -450,6 +453,10 @@ def _columns(draft: _Draft) -> Mapping[str, tuple[str, ...]]:
 def _told(need: Keyed) -> str:
     keys = sorted(" = ".join(f"{t}.{f}" for t, f in sorted(slot)) for slot in need.slots)
     return f"brings rows together by {', '.join(keys)}"
+
+
+def _reason(need: Everything) -> str:
+    return need.why if need.line in need.why else f"{need.why} ({need.line})"
 
 
 def _order(draft: _Draft) -> tuple[int, int]:
