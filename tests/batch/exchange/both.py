@@ -11,7 +11,6 @@ from functools import reduce, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import pyarrow as pa
 import pytest
 
 import penstock as ps
@@ -20,11 +19,11 @@ from penstock.batch.pipeline.execute import resources_by_stage
 from penstock.batch.pipeline.needs import cut_pipeline
 from penstock.batch.pipeline.phases import ByKeys, ByRows, Partitioning, Phases
 from penstock.batch.runner import runner
-from penstock.batch.runs import exchanges, runs
 from penstock.types.tables import TableMeta
 from tests.batch.exchange.random_rows import TABLES, make_rows
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 Function = Callable[..., "DataFrame"]
@@ -122,15 +121,8 @@ class Both:
         ).run()
         failed = [event.message for event in report.events if event.kind in ("failed", "poisoned")]
         assert report.ending == "complete", (report.error, failed)
-        run = runs.load(self.store, pipeline.name)
-        found = {t.__table_name__: [t.arrow_schema().empty_table()] for t in pipeline.outputs}
-        for phase in range(len(run.every_phase)):
-            for _, manifest in exchanges.published(self.store, self.storage, run, phase):
-                for table, saved in manifest.tables.items():
-                    for each in saved.files:
-                        with run.output_storage.open(each.path) as file:
-                            found[table].append(pa.ipc.open_file(file).read_all())
-        return {table: pa.concat_tables(parts) for table, parts in found.items()}
+        output = ps.Output(self.store, pipeline.name)
+        return {t.__table_name__: output.arrow(t.__table_name__) for t in pipeline.outputs}
 
     def plain(self, cases: Sequence[Case]) -> dict[str, Counter[str]]:
         """What Spark gives in one job."""
