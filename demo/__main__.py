@@ -155,14 +155,15 @@ def _claims(claimed: Sequence[Claimed], stages: Sequence[str], death: Death | No
     for name in ("partition", "claimed by", "token", "began with"):
         table.add_column(name, justify="right" if name == "token" else "left")
     for each in claimed:
-        first = each.resumed_at or 0
+        first = each.resumed_at
         owners = Text(" → ").join(
             Text(f"{owner} 💀" if death and owner == death.instance and n + 1 < len(each.owners) else owner)
             for n, owner in enumerate(each.owners)
         )
-        began = (
-            f"stage {first} ({stages[first]}), from its checkpoint" if first else "stage 0, from the input"
-        )
+        if first:
+            began = f"stage {first} ({stages[first]}), from its checkpoint"
+        else:
+            began = "its key range, from the exchange" if each.partition.phase else "stage 0, from the input"
         style = "bold" if len(each.owners) > 1 else "dim"
         table.add_row(str(each.partition), owners, " → ".join(map(str, each.tokens)), began, style=style)
     return table

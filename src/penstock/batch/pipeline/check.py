@@ -12,8 +12,9 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.batch.pipeline.fingerprint.modules import of_project
@@ -26,6 +27,7 @@ from penstock.errors import (
     UndeclaredWrite,
     UnknownField,
 )
+from penstock.spark.local_analysis import in_local_session
 from penstock.spark.plan_tree import PlanNode
 from penstock.spark.plans import PlanUnreadable, leaf, needs_rows, read
 from penstock.spark.session import empty_frame, is_connect
@@ -95,6 +97,15 @@ def check_pipeline(
     spark: SparkSession, pipeline: Pipeline, resources: Sequence[Mapping[str, Any]]
 ) -> CheckedPipeline:
     """Check every transform whose plan can be had without rows. Raises what `check_transform` raises."""
+    if is_connect(spark):
+        with suppress(PlanUnreadable):
+            return in_local_session(partial(_check_all, pipeline=pipeline, resources=resources))
+    return _check_all(spark, pipeline, resources)
+
+
+def _check_all(
+    spark: SparkSession, pipeline: Pipeline, resources: Sequence[Mapping[str, Any]]
+) -> CheckedPipeline:
     return CheckedPipeline(
         {
             bound.name: check_transform(spark, pipeline.tables, bound, resources[stage.index])
