@@ -161,7 +161,7 @@ class Runner:
                 incomplete.add(phase.index)
             elif ending != "complete":
                 return ending
-        return "incomplete" if incomplete else "complete"
+        return "incomplete" if incomplete or exchanges.left_out(self.store, bench.run) else "complete"
 
     def _patiently(self, act: Callable[[], T]) -> T:
         """Do something between two phases, again for as long as the store does not answer."""
