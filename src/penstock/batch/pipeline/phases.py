@@ -249,7 +249,7 @@ class _Planner:
         elif isinstance(need, Keyed):
             draft = self._keyed(b, need, cut, floor)
         else:
-            draft = self._one(floor, need.why, b)
+            draft = self._one(floor, _reason(need), b)
         draft.whole |= whole
         return self._put(b, draft, cut, carried)
 
@@ -260,20 +260,21 @@ class _Planner:
             frozenset(some) for n in range(len(may), -1, -1) for some in combinations(may, n)
         ]
         tried = [whole for whole in tried if b.tables - whole] or [frozenset()]
+        refused: Everything | None = None
         for whole in tried:
             need, carried = self.decide(b, whole)
             if isinstance(need, Everything):
+                # With the most tables whole, what is left is what no size of an input would mend.
+                refused = refused or need
                 continue
             if not (unused := b.tables - whole - _cut_by(need)):
                 return need, carried, whole
             # What it is given and makes no use of is given as it was registered.
             if all(t in self.home and self.home[t] is None and t not in b.changes for t in unused):
                 return need, carried, whole | unused
-        need, carried = self.decide(b, frozenset())
-        if not isinstance(need, Everything):
-            unused = b.tables - _cut_by(need)
-            need, carried = Everything(f"it is given {', '.join(sorted(unused))} and does not use it"), {}
-        return need, carried, frozenset()
+            refused = refused or Everything(f"it is given {', '.join(sorted(unused))} and does not use it")
+        assert refused is not None
+        return refused, {}, frozenset()
 
     def _narrow(self, b: Bound, table: str, floor: _Draft | None) -> _Draft:
         home = self._settle(table)
@@ -478,6 +479,10 @@ def _cut_by(need: Narrow | Keyed) -> frozenset[str]:
 def _told(need: Keyed) -> str:
     keys = sorted(" = ".join(f"{t}.{f}" for t, f in sorted(slot)) for slot in need.slots)
     return f"brings rows together by {', '.join(keys)}"
+
+
+def _reason(need: Everything) -> str:
+    return need.why if need.line in need.why else f"{need.why} ({need.line})"
 
 
 def _order(draft: _Draft) -> tuple[int, int]:
