@@ -9,12 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from penstock.batch.exchange.packing import pack
 from penstock.batch.exchange.range_splits import RangeSplit, cut
-from penstock.batch.exchange.run_files import BATCH_ROWS, ExchangeFile, bucket_totals, encode_counts
+from penstock.batch.exchange.run_files import (
+    BATCH_ROWS,
+    ExchangeFile,
+    bucket_totals,
+    encode_counts,
+    encode_sums,
+)
 from penstock.errors import CorruptFile, UsageError
 from penstock.storage import Storage
 from tests.batch.exchange.support import BUCKETS, SCHEMA, batches, rows, write
@@ -156,20 +161,42 @@ def test_a_file_with_other_bytes_is_corrupt(storage: Storage, tmp_path: Path) ->
     (file,) = made(storage, 1, 3000)
     place = tmp_path / file.file.path
     place.write_bytes(bytes(file.file.bytes))
-    with pytest.raises(CorruptFile, match="cannot be read"):
+    with pytest.raises(CorruptFile, match="does not match its checksum"):
         read(cut(storage, [file], 0, BUCKETS, COLUMNS))
 
 
-def test_offsets_that_lead_elsewhere_are_corrupt(storage: Storage, tmp_path: Path) -> None:
-    (file,) = write(storage, "f", batches(rows(3000)))
+@pytest.mark.parametrize("codec", [None, "lz4"])
+def test_a_bit_that_was_turned_is_found_by_those_who_read_it(
+    storage: Storage, tmp_path: Path, codec: str | None
+) -> None:
+    (file,) = write(storage, "f", batches(rows(3000)), codec=codec, batch_rows=256)
     place = tmp_path / file.file.path
     data = place.read_bytes()
-    with pa.ipc.open_file(pa.py_buffer(data)) as reader:
-        offsets = reader.get_batch(0).column(0).buffers()[1].to_pybytes()
-    at = data.index(offsets) + 4 * 1000
-    place.write_bytes(data[:at] + b"\xff\xff\xff\x7f" + data[at + 4 :])
-    with pytest.raises(CorruptFile, match="cannot be read"):
-        read(cut(storage, [file], 0, BUCKETS, COLUMNS))
+    sums = file.byte_sums()
+    assert len(sums) == 14, "a head, twelve batches, and a foot"
+    for at in (*range(0, len(data), 997), len(data) - 1):
+        place.write_bytes(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
+        begin, end = next((each.begin, each.end) for each in sums if at < each.end)
+        with pytest.raises(CorruptFile, match=f"does not match its checksum in bytes {begin} to {end}"):
+            read(cut(storage, [file], 0, BUCKETS, COLUMNS))
+    at = sums[-2].begin + 100
+    place.write_bytes(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
+    # Whoever does not need that batch is not kept from its own.
+    last = cut(storage, [file], 0, 1, COLUMNS)
+    assert len(read(last)) == file.rows_in(0, 1)
+
+
+def test_checksums_that_are_none_are_corrupt(storage: Storage) -> None:
+    (file,) = write(storage, "f", batches(rows(300)), batch_rows=100)
+    few = encode_sums(file.byte_sums()[:2])
+    for sums, told in (
+        ("", "not those of"),
+        ("%", "cannot be read"),
+        ("AAAA", "cannot be read"),
+        (few, "not those"),
+    ):
+        with pytest.raises(CorruptFile, match=told):
+            cut(storage, [replace(file, sums=sums)], 0, BUCKETS, COLUMNS)
 
 
 def test_another_number_of_rows_is_corrupt(storage: Storage) -> None:
@@ -179,7 +206,9 @@ def test_another_number_of_rows_is_corrupt(storage: Storage) -> None:
     more = replace(file, file=replace(file.file, rows=3001), counts=(encode_counts(counts),))
     with pytest.raises(CorruptFile, match="184 rows in its batch 11, not 185"):
         read(cut(storage, [more], 0, BUCKETS, COLUMNS))
-    with pytest.raises(CorruptFile, match="256 rows in its batch 0, not 200"):
+    with pytest.raises(CorruptFile, match="256 rows in its batch 0, not 300"):
+        read(cut(storage, [replace(file, batch_rows=300)], 0, BUCKETS, COLUMNS))
+    with pytest.raises(CorruptFile, match="has 12 batches, and none with the number 14"):
         read(cut(storage, [replace(file, batch_rows=200)], 0, BUCKETS, COLUMNS))
     counts[0] = 256 * 12 + 1
     more = replace(file, file=replace(file.file, rows=256 * 12 + 1), counts=(encode_counts(counts),))

@@ -114,8 +114,8 @@ pipeline = ps.Pipeline(
 class HeldWriter(ExchangeWriter):
     """A writer of run files that can be held in the middle of one."""
 
-    def _write_chunk(self, writer: pa.RecordBatchWriter, held: list[pa.RecordBatch]) -> Any:
-        counts = ExchangeWriter._write_chunk(self, writer, held)
+    def _write_chunk(self, *given: Any) -> Any:
+        counts = ExchangeWriter._write_chunk(self, *given)
         visit(Path(os.environ["PENSTOCK_TEST_HOOKS"]), RUN_FILE)
         return counts
 

@@ -85,18 +85,20 @@ def test_a_partition_that_comes_back_while_the_plan_is_made_is_not_lost(place: O
     (place.hooks / "fail-1").unlink()
 
     def retried() -> None:
-        place.boards[0].retry(Range(1000, 2000))
-        assert place.run(max_batches=1).acked == 1
+        if place.boards[0].summary().poisoned.partitions:
+            place.boards[0].retry(Range(1000, 2000))
+            assert place.run(max_batches=1).acked == 1
 
     with failpoints.armed({"exchange.plan.before": retried}):
         report = place.runner(without_poisoned=True, instance="second").run()
     plan = place.plan()
     assert plan is not None and plan.without == ("1000-2000",)
-    assert report.ending == "incomplete"
+    assert report.ending == "incomplete", report.error
     # It was computed too late. All ranges were read alike, and verify tells what is missing.
     assert place.boards[0].summary().completed.partitions == 3
     assert "phase 2 does without partition 1000-2000" in _checks(place)["exchange plans"]
     assert views.one(place.store, "orders").state == "incomplete"
+    assert place.run().ending == "incomplete", "it is not what the pipeline means"
 
 
 def test_a_poisoned_key_range_is_retried_with_what_it_reads(place: OrdersPlace) -> None:
@@ -121,12 +123,17 @@ def _failing_at(place: OrdersPlace, partition: PartitionName) -> Any:
     return listener
 
 
-@pytest.mark.parametrize("damage", ["remove", "truncate"])
+@pytest.mark.parametrize("damage", ["remove", "truncate", "flip"])
 def test_a_damaged_run_file_halts_the_run_and_blames_no_partition(place: OrdersPlace, damage: str) -> None:
     place.map()
     path = place.path / "storage" / next(p for p in place.run_files() if "orders-account" in p)
     data = path.read_bytes()
-    path.unlink() if damage == "remove" else path.write_bytes(data[: len(data) // 2])
+    if damage == "remove":
+        path.unlink()
+    elif damage == "truncate":
+        path.write_bytes(data[: len(data) // 2])
+    else:
+        path.write_bytes(data[:2000] + bytes([data[2000] ^ 1]) + data[2001:])
     report = place.run()
     assert report.ending == "halted"
     assert isinstance(report.error, ExchangeDamaged), report.error
@@ -211,13 +218,14 @@ def test_the_limit_of_run_files_is_told_before_anything_is_begun(place: OrdersPl
 
 
 def test_a_run_halts_at_the_limit_of_run_files(place: OrdersPlace) -> None:
-    sizes = place.path.joinpath("orders.parquet").stat().st_size, 40_000
-    report = place.run(exchange_bytes=max(sizes), claims=1)
+    limit = 50_000
+    report = place.run(exchange_bytes=limit, claims=1)
     assert report.ending == "halted"
     assert isinstance(report.error, DiskLimit), report.error
-    assert (report.failed, report.acked) == (0, 1)
+    assert report.failed == 0
+    assert 0 < report.acked < MAPPED
     taken = sum(size for path, size in place.storage.list("runs") if "/exchange/" in path)
-    assert 0 < taken <= max(sizes), "what went over the limit is removed"
+    assert 0 < taken <= limit, "what went over the limit is removed"
     assert place.run(exchange_bytes=1 << 20).ending == "complete"
     place.assert_exact()
 
@@ -230,7 +238,7 @@ def test_a_disk_that_is_full_of_run_files_halts_and_loses_nothing(place: OrdersP
     saved = folder.with_name("saved")
     folder.rename(saved)
     folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40k", "tmpfs", str(folder)], check=True)
     try:
         subprocess.run(["cp", "-a", f"{saved}/.", str(folder)], check=True)
         report = place.run(claims=1)

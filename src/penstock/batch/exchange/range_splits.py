@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.batch.exchange.run_files import BATCH_ROWS, ExchangeFile
+from penstock.batch.exchange.run_files import BATCH_ROWS, ByteSum, ExchangeFile
 from penstock.config import shown_url
 from penstock.core.arrow_data import sound
 from penstock.errors import CorruptFile, UsageError
@@ -40,6 +41,10 @@ class FileShare:
     record: FileRecord
     batch_rows: int
     stretches: tuple[Stretch, ...]
+    frame: tuple[ByteSum, ByteSum]
+    """The checksums of what is before and after all batches."""
+    sums: Mapping[int, ByteSum]
+    """The checksum of each record batch that is read."""
 
     @property
     def rows(self) -> int:
@@ -65,7 +70,7 @@ class RangeSplit:
     def batches(self) -> Batches:
         """Exactly ``rows`` rows with the wanted columns, in batches that are not smaller than they need be.
 
-        Raises `CorruptFile` for a file that is not the one that was recorded, as far as reading shows it.
+        Raises `CorruptFile` if what is read is not what was written.
         """
         return _joined(batch for share in self.shares for batch in self._read(share))
 
@@ -75,9 +80,12 @@ class RangeSplit:
             with self.storage.open(share.record.path) as file:
                 if file.size() != share.record.bytes:
                     raise CorruptFile(f"{where} has {file.size()} bytes, not {share.record.bytes}")
+                for each in share.frame:
+                    _check(file, where, each)
                 reader = self._opened(file)
                 for stretch in share.stretches:
                     for number, begin, end, size in _places(stretch, share.batch_rows):
+                        _check(file, where, share.sums[number])
                         batch = reader.get_batch(number)
                         if batch.num_rows != size:
                             raise CorruptFile(
@@ -113,8 +121,8 @@ def cut(
         raise UsageError(f"a key range cannot be read by {tasks} tasks")
     if not columns:
         raise UsageError("a key range cannot be read without any column")
-    found = [FileShare(each.file, each.batch_rows, _stretches(each, begin, end)) for each in files]
-    shares = [share for share in found if share.stretches]
+    found = [(each, _stretches(each, begin, end)) for each in files]
+    shares = [_share(each, stretches) for each, stretches in found if stretches]
     if not shares:
         return []
     upto = np.cumsum([share.rows for share in shares])
@@ -125,6 +133,20 @@ def cut(
     for owner, share in zip(owners.tolist(), shares, strict=True):
         gathered.setdefault(owner, []).append(share)
     return [RangeSplit(storage, tuple(own), tuple(columns)) for own in gathered.values()]
+
+
+def _share(file: ExchangeFile, stretches: tuple[Stretch, ...]) -> FileShare:
+    head, *sums, foot = file.byte_sums()
+    numbers = [number for each in stretches for number, _, _, _ in _places(each, file.batch_rows)]
+    if numbers[-1] >= len(sums):
+        raise CorruptFile(f"{file.file.path} has {len(sums)} batches, and none with the number {numbers[-1]}")
+    return FileShare(file.file, file.batch_rows, stretches, (head, foot), {n: sums[n] for n in numbers})
+
+
+def _check(file: pa.NativeFile, where: str, recorded: ByteSum) -> None:
+    file.seek(recorded.begin)
+    if zlib.crc32(file.read_buffer(recorded.end - recorded.begin)) != recorded.crc:
+        raise CorruptFile(f"{where} does not match its checksum in bytes {recorded.begin} to {recorded.end}")
 
 
 def _stretches(file: ExchangeFile, begin: int, end: int) -> tuple[Stretch, ...]:

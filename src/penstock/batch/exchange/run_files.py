@@ -3,16 +3,17 @@
 A task cannot hold all of its rows. It sorts what fits into memory, and writes that as one *chunk* of its
 file: the rows of bucket 0 in the order in which they came, then those of bucket 1, and so on. All record
 batches of a chunk have ``batch_rows`` rows, but the last, and none has rows of two chunks. With the number of
-rows that each chunk has of each bucket, the rows of some buckets are found without reading others.
+rows that each chunk has of each bucket, the rows of some buckets are found without reading others; with the
+place and checksum of each record batch, what is read is known to be what was written.
 """
 
 from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -43,18 +44,41 @@ SCHEMA = pa.schema(
         ("sha256", pa.string()),
         ("batch_rows", pa.int32()),
         ("counts", pa.list_(pa.string())),
+        ("sums", pa.string()),
     ]
 )
 """How files travel from the tasks that wrote them to the driver."""
 
 
+class ByteSum(NamedTuple):
+    """Bytes of a file, from ``begin`` to ``end``, and their CRC-32."""
+
+    begin: int
+    end: int
+    crc: int
+
+
 @dataclass(frozen=True, slots=True)
 class ExchangeFile:
-    """A run file. ``counts`` has a text for each chunk, which `encode_counts` made."""
+    """A run file. ``counts`` has a text for each chunk, which `encode_counts` made.
+
+    ``sums`` is one of `encode_sums` for its head, each of its record batches, and its foot.
+    """
 
     file: FileRecord
     batch_rows: int
     counts: tuple[str, ...]
+    sums: str = ""
+
+    def byte_sums(self) -> list[ByteSum]:
+        """The checksums of head, batches and foot; `CorruptFile` if that cannot be."""
+        try:
+            found = decode_sums(self.sums)
+        except ValueError as error:
+            raise CorruptFile(f"the checksums of {self.file.path} cannot be read: {error}") from error
+        if len(found) < 2 or found[-1].end != self.file.bytes:
+            raise CorruptFile(f"the checksums of {self.file.path} are not those of {self.file.bytes} bytes")
+        return found
 
     def chunks(self) -> Counts:
         """The rows of each chunk in each bucket, with two dimensions; `CorruptFile` if that cannot be."""
@@ -98,6 +122,19 @@ def decode_counts(text: str) -> Counts:
     return found.astype(np.int64)
 
 
+def encode_sums(sums: Sequence[ByteSum]) -> str:
+    """The ends and checksums of all bytes of a file, stretch by stretch: little-endian, 64 bits, base64."""
+    flat = [number for each in sums for number in (each.end, each.crc)]
+    return base64.b64encode(np.array(flat, "<i8").tobytes()).decode("ascii")
+
+
+def decode_sums(text: str) -> list[ByteSum]:
+    """The inverse of `encode_sums`; a `ValueError` for anything else."""
+    flat = np.frombuffer(base64.b64decode(text, validate=True), "<i8").tolist()
+    ends, crcs = flat[0::2], flat[1::2]
+    return [ByteSum(*each) for each in zip([0, *ends][: len(ends)], ends, crcs, strict=True)]
+
+
 def bucket_totals(files: Iterable[ExchangeFile], buckets: int) -> tuple[Counts, Counts]:
     """The rows and the bytes of all files together, by bucket; whatever the order of the files.
 
@@ -126,7 +163,10 @@ def collected(rows: Iterable[Row]) -> tuple[ExchangeFile, ...]:
     """The files of all tasks that an `ExchangeWriter` ran in, in the order of their numbers."""
     return tuple(
         ExchangeFile(
-            FileRecord(r["path"], r["rows"], r["bytes"], r["sha256"]), r["batch_rows"], tuple(r["counts"])
+            FileRecord(r["path"], r["rows"], r["bytes"], r["sha256"]),
+            r["batch_rows"],
+            tuple(r["counts"]),
+            r["sums"],
         )
         for r in sorted(rows, key=lambda r: int(r["part"]))
     )
@@ -176,10 +216,12 @@ class ExchangeWriter:
         part, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
         path = f"{self.folder}/part-{part:05d}-{attempt}.arrow"
         with self.storage.create(path) as sink:
-            counts = self._write(sink, first, chunks)
+            summed = _Summed(sink)
+            counts = self._write(summed, first, chunks)
         record = sink.record(path, sum(int(each.sum()) for each in counts))
         texts = [encode_counts(each) for each in counts]
-        row = {"part": part, **record.to_json(), "batch_rows": self.batch_rows, "counts": texts}
+        sums = encode_sums(summed.sums)
+        row = {"part": part, **record.to_json(), "batch_rows": self.batch_rows, "counts": texts, "sums": sums}
         yield pa.RecordBatch.from_pylist([row], schema=SCHEMA)
 
     def _chunks(self, batches: Batches) -> Iterator[list[pa.RecordBatch]]:
@@ -197,19 +239,21 @@ class ExchangeWriter:
             yield held
 
     def _write(
-        self, sink: FileWriter, first: list[pa.RecordBatch], rest: Iterator[list[pa.RecordBatch]]
+        self, sink: _Summed, first: list[pa.RecordBatch], rest: Iterator[list[pa.RecordBatch]]
     ) -> list[Counts]:
         options = pa.ipc.IpcWriteOptions(compression=self.codec)
         counts = []
         file = pa.PythonFile(sink, mode="w")
         with pa.ipc.new_file(file, self.schema, options=options) as writer:
+            sink.mark()
             chunk: list[pa.RecordBatch] | None = first
             while chunk is not None:
-                counts.append(self._write_chunk(writer, chunk))
+                counts.append(self._write_chunk(writer, sink, chunk))
                 chunk = next(rest, None)
+        sink.mark()
         return counts
 
-    def _write_chunk(self, writer: pa.RecordBatchWriter, held: list[pa.RecordBatch]) -> Counts:
+    def _write_chunk(self, writer: pa.RecordBatchWriter, sink: _Summed, held: list[pa.RecordBatch]) -> Counts:
         whole = held[0] if len(held) == 1 else pa.concat_batches(held)
         held.clear()
         numbers = bucket_numbers([whole.column(name) for name in self.keys], self.buckets)
@@ -219,7 +263,45 @@ class ExchangeWriter:
         for begin in range(0, len(order), self.batch_rows):
             # One batch at a time: all sorted rows would be in memory once more.
             writer.write_batch(whole.take(pa.array(order[begin : begin + self.batch_rows])))
+            sink.mark()
         return np.bincount(numbers, minlength=self.buckets)
+
+
+class _Summed:
+    """A file for pyarrow that takes checksums of what is written from one mark to the next."""
+
+    def __init__(self, sink: FileWriter) -> None:
+        self._sink = sink
+        self._begin = self._crc = 0
+        self.sums: list[ByteSum] = []
+        self.closed = False
+
+    def mark(self) -> None:
+        self.sums.append(ByteSum(self._begin, self._sink.tell(), self._crc))
+        self._begin, self._crc = self._sink.tell(), 0
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data)
+        self._crc = zlib.crc32(view, self._crc)
+        return self._sink.write(view)
+
+    def tell(self) -> int:
+        return self._sink.tell()
+
+    def flush(self) -> None:
+        """Nothing to do: durability comes at the end."""
+
+    def close(self) -> None:
+        """The file is finished by whoever made it."""
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
 
 
 def _is_unfit(kind: pa.DataType) -> bool:

@@ -161,7 +161,7 @@ class Runner:
                 incomplete.add(phase.index)
             elif ending != "complete":
                 return ending
-        return "incomplete" if incomplete else "complete"
+        return "incomplete" if incomplete or exchanges.left_out(self.store, bench.run) else "complete"
 
     def _patiently(self, act: Callable[[], T]) -> T:
         """Do something between two phases, again for as long as the store does not answer."""
@@ -186,11 +186,14 @@ class Runner:
             on_session=membership.enter,
         ) as lease:
             self._work(spark, board, bench, lease)
-        ending = self._ending(board)
+        ending = self._patiently(lambda: self._ending(board))
         if ending in ("complete", "incomplete"):
             gc.sweep_completed(self.storage, run, bench.phase.index, board)
         if ending == "complete":
-            exchanges.sweep_read(self.store, self.storage, run)
+            with suppress(
+                OSError, PenstockError
+            ):  # what is left is swept at the end of a later phase, or by gc
+                exchanges.sweep_read(self.store, self.storage, run)
         return ending
 
     def _entered(self, bench: Bench, phase: Phase, incomplete: Set[int]) -> Bench | None:

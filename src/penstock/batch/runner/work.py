@@ -209,6 +209,10 @@ class ClaimWork:
             bench.board.drop_checkpoint(self.claim, found.ref.stage)
             self._tell("set-aside", stage=found.ref.stage, message="; ".join(reasons))
         self.rows = self._given_rows()
+        if bench.exchange is None:
+            # Those of key ranges are checked while they are read, batch by batch.
+            whole = [each.file for table in bench.entering.values() for each in table.files]
+            files.verify(bench.spark, bench.storage, whole)
         return bench.phase.begin, bench.executor.flows(dataset)
 
     def _given_rows(self) -> dict[str, int]:

@@ -68,7 +68,10 @@ class _Prover:
             ranges += len(plan.ranges)
         plans.found = f"{ranges} ranges, of all partitions that were acked"
         once.found = f"{rows} rows"
-        placed.found = self._check_files(placed.problems)
+        try:
+            placed.found = self._check_files(placed.problems)
+        except PenstockError as error:
+            placed.problems.append(error.what)
         return [plans, once, placed]
 
     def _plans(self) -> Iterator[tuple[int, ExchangePlan]]:

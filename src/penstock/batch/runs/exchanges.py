@@ -148,7 +148,10 @@ def left(store: Store, storage: Storage, run: Run, phase: int, without: Sequence
 
     def fetch(view: PartitionView) -> OutputManifest:
         path = layout.output_manifest(run.place(phase), view.range, view.token, view.digest)
-        return manifests.fetch(storage, path, view.digest, manifests.OUTPUT)
+        try:
+            return manifests.fetch(storage, path, view.digest, manifests.OUTPUT)
+        except CorruptFile as error:
+            raise _damage(storage, run, path, str(PartitionName(phase, view.range)), error) from error
 
     with ThreadPoolExecutor(_READERS) as pool:
         found = list(pool.map(fetch, done))
@@ -278,13 +281,17 @@ def damaged(
                 try:
                     storage.check(each.file)
                 except CorruptFile as found:
-                    return ExchangeDamaged(
-                        f"{found.what}: partition {writer} wrote it for later phases",
-                        left="everything else is kept; no partition is blamed",
-                        hint=f"put {shown_url(storage.location(each.file.path))} back and resume the run "
-                        f"(penstock runs resume {run.name}), or compute everything anew with --run NAME",
-                    )
+                    return _damage(storage, run, each.file.path, writer, found)
     return None
+
+
+def _damage(storage: Storage, run: Run, path: str, writer: str, found: CorruptFile) -> ExchangeDamaged:
+    return ExchangeDamaged(
+        f"{found.what}: partition {writer} wrote it for later phases",
+        left="everything else is kept; no partition is blamed",
+        hint=f"put {shown_url(storage.location(path))} back and resume the run "
+        f"(penstock runs resume {run.name}), or compute everything anew with --run NAME",
+    )
 
 
 def is_read(run: Run, boards: Sequence[Board], phase: int) -> bool:

@@ -126,7 +126,8 @@ class Result:
     def _of_poisoned(self) -> Iterator[str]:
         name = self.run.name
         named = ", ".join(self.poisoned[:_NAMED]) + (", …" if len(self.poisoned) > _NAMED else "")
-        yield f"poisoned: {named}; `penstock partitions ls {name} --state poisoned` shows why"
+        if named:
+            yield f"poisoned: {named}; `penstock partitions ls {name} --state poisoned` shows why"
         if self.left_out:
             yield f"later phases began without the rows of {', '.join(self.left_out[:_NAMED])}"
         if set(self.poisoned) <= set(self.left_out):
@@ -241,6 +242,7 @@ def _result(
         if summary.poisoned.partitions
         for v in board.partitions({PartitionState.POISONED})
     ]
+    left_out = tuple(exchanges.left_out(context.store, run))
     open_work = summary.pending.partitions + summary.claimed.partitions
     worst = next((e for e in ("halted", "interrupted", "stopped") for r in reports if r.ending == e), None)
     waiting = len(boards) if len(boards) < len(run.every_phase) else None
@@ -249,7 +251,6 @@ def _result(
     if open_work or (waiting and (worst or not poisoned)):
         ending = worst or "instances lost"
     else:
-        ending, error = "incomplete" if poisoned else "complete", None
+        ending, error = "incomplete" if poisoned or left_out else "complete", None
     told = in_commands(error) if error is not None else None
-    left_out = tuple(exchanges.left_out(context.store, run))
     return Result(run, ending, summary, reports, lost, poisoned, seconds, told, {}, left_out, waiting)
