@@ -164,7 +164,8 @@ class Runner:
         for table, origin in phase.entering.items():
             if origin is not None:
                 left = bench.executor.phases[origin].exchange(table, phase.keys(table))
-                schema = self.pipeline.tables[table].arrow_schema(left.fields)
+                fields = self.pipeline.tables[table].__fields__
+                schema = self.pipeline.tables[table].arrow_schema(left.fields or list(fields)[:1])
                 found[table] = exchanges.entering(self.store, self.storage, run, origin, left, schema)
         plan = None
         if isinstance(phase.partitioning, ByKeys):
@@ -211,7 +212,7 @@ class Runner:
         self._check_size(phases, sizes)
         if phases.stages != pipeline.stages:
             resources = resources_by_stage(phases.stages, known, {}, resources[:1])
-        executor = Executor(spark, pipeline, phases, checked.checked)
+        executor = Executor(spark, pipeline, phases, checked.checked, checked.without_views)
         primary_table, primary = next(iter(registered.items()))
         wanted = Run(
             name=self._run_name,
