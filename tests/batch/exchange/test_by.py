@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 import penstock as ps
 from penstock.batch.pipeline.phases import ByKeys
+from penstock.errors import DefinitionError, UndeclaredRead
 from tests.batch.exchange.both import Both, cuts_of, phases_of, quick
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def test_a_table_that_by_names_is_cut_even_if_it_is_small(spark: SparkSession) -
     ],
 )
 def test_a_key_that_cannot_be_is_refused_where_it_is_written(made: Any, message: str) -> None:
-    with pytest.raises(ps.DefinitionError, match=message) as raised:
+    with pytest.raises(DefinitionError, match=message) as raised:
         ps.Pipeline("by", inputs=[A, B], outputs=[Made], transforms=[made()])
     assert f"{Path(__file__).name}:" in raised.value.what
 
@@ -126,7 +127,7 @@ def test_a_key_that_contradicts_the_plan_is_refused_where_it_is_written(spark: S
     def group(a: DataFrame) -> DataFrame:
         return a.groupBy("k").agg(F.count("s").alias("rows"))
 
-    with pytest.raises(ps.DefinitionError, match=r"a cut by a\.s takes rows apart .* cut by a\.k") as raised:
+    with pytest.raises(DefinitionError, match=r"a cut by a\.s takes rows apart .* cut by a\.k") as raised:
         cut(spark, group)
     assert f"{Path(__file__).name}:" in raised.value.what
 
@@ -134,12 +135,12 @@ def test_a_key_that_contradicts_the_plan_is_refused_where_it_is_written(spark: S
     def limit(a: DataFrame) -> DataFrame:
         return a.limit(3).groupBy("k").agg(F.count("*").alias("rows"))
 
-    with pytest.raises(ps.DefinitionError, match=r"has by=a\.k, but limit looks at all rows"):
+    with pytest.raises(DefinitionError, match=r"has by=a\.k, but limit looks at all rows"):
         cut(spark, limit)
 
 
 def test_where_no_plan_can_be_had_a_key_is_asked_for(spark: SparkSession) -> None:
-    with pytest.raises(ps.DefinitionError, match="cannot be planned beforehand: it looks at rows") as raised:
+    with pytest.raises(DefinitionError, match="cannot be planned beforehand: it looks at rows") as raised:
         cut(spark, grouped(None, needs_rows=True))
     assert f"{Path(__file__).name}:" in raised.value.what
     assert raised.value.hint is not None and "by=" in raised.value.hint
@@ -157,7 +158,7 @@ def test_rows_are_compared_by_declared_fields(spark: SparkSession) -> None:
     class Left(ps.Table, name="a"):
         id: int
 
-    with pytest.raises(ps.UndeclaredRead, match="compares all fields of a in dropDuplicates"):
+    with pytest.raises(UndeclaredRead, match="compares all fields of a in dropDuplicates"):
         cut(spark, some, outputs=Left)
     assert cut(spark, every, outputs=Left) == "keys"
 
