@@ -12,7 +12,7 @@ from tests.batch.pipeline.random_joins import make_scene
 from tests.batch.pipeline.random_phases import Rows, Scene, in_order, in_phases, planned
 from tests.batch.pipeline.random_transforms import FIELDS, INPUTS
 
-SEEDS = 2000
+SEEDS = 1000
 
 
 def rows(rng: random.Random, count: int) -> Rows:

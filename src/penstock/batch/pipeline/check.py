@@ -76,6 +76,13 @@ class CheckedTransform:
     plans: Mapping[str, ResultPlan] | None = None
     unread: str = ""
 
+    @property
+    def may_name_views(self) -> bool:
+        """Whether it may use a view that it makes: its name is known to all claims of a Spark session."""
+        if self.plans is None:
+            return True
+        return any(node.name == "View" for plan in self.plans.values() for node in plan.node.walk())
+
 
 @dataclass(frozen=True, slots=True)
 class CheckedPipeline:
@@ -91,6 +98,11 @@ class CheckedPipeline:
     @property
     def checked(self) -> list[str]:
         return [name for name, each in self.transforms.items() if each.reason is None]
+
+    @property
+    def without_views(self) -> list[str]:
+        """Those whose functions may be called by several claims at once."""
+        return [name for name, each in self.transforms.items() if not each.may_name_views]
 
 
 def check_pipeline(

@@ -68,6 +68,8 @@ def carried(node: PlanNode, names: Sequence[str], whole: Collection[str] = ()) -
         state = _Rules(frozenset(whole)).state(node)
     except (_Refused, RecursionError):
         return {}
+    if not state.tables:
+        return {}
     columns = zip(names, node.output, strict=True)
     return {name: state.carries[i] for name, i in columns if i in state.carries}
 

@@ -236,7 +236,8 @@ class Runner:
         for table, origin in phase.entering.items():
             if origin is not None:
                 exchange = bench.executor.phases[origin].exchange(table, phase.keys(table))
-                schema = self.pipeline.tables[table].arrow_schema(exchange.fields)
+                fields = exchange.fields or list(self.pipeline.tables[table].__fields__)[:1]
+                schema = self.pipeline.tables[table].arrow_schema(fields)
                 found[table] = exchanges.entering(left[origin], exchange, schema)
         return found
 
@@ -262,7 +263,7 @@ class Runner:
         self._check_disk(phases, sizes)
         if phases.stages != pipeline.stages:
             resources = resources_by_stage(phases.stages, known, {}, resources[:1])
-        executor = Executor(spark, pipeline, phases, checked.checked)
+        executor = Executor(spark, pipeline, phases, checked.checked, checked.without_views)
         primary_table, primary = next(iter(registered.items()))
         wanted = Run(
             name=self._run_name,

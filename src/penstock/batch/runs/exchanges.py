@@ -112,7 +112,8 @@ def write(
     compression: Compression,
 ) -> Exchanged:
     """Write the rows of a table for a later phase, on the executors."""
-    rows = flow.select(exchange.fields)
+    # Of a table that is only counted, some field has to tell how many rows there are.
+    rows = flow.select(exchange.fields or flow.schema.names[:1])
     folder = layout.exchange_folder(run.place(phase), exchange.name, claim.range, claim.token)
     if not exchange.keys:
         records = files.write(spark, rows, storage, folder, format="arrow", compression=compression)
