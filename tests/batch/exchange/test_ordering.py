@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -70,8 +71,11 @@ def batches(draw: st.DrawFn, least: int = 0) -> tuple[pa.RecordBatch, Order]:
 @given(batches())
 def test_sorted_as_a_plain_comparison_of_rows_sorts(found: tuple[pa.RecordBatch, Order]) -> None:
     rows, order = found
-    key = functools.cmp_to_key(lambda one, other: compared(one, other, order))
-    wanted = [row[ROW] for row in sorted(rows.to_pylist(), key=key)]
+
+    def by_order(one: dict[str, Any], other: dict[str, Any]) -> int:
+        return compared(one, other, order)
+
+    wanted = [row[ROW] for row in sorted(rows.to_pylist(), key=functools.cmp_to_key(by_order))]
     indices = sort_indices(rows, order)
     assert indices.to_pylist() == wanted
     assert in_order(rows.take(indices), order)
@@ -84,7 +88,7 @@ def test_rows_before_another(found: tuple[pa.RecordBatch, Order]) -> None:
     for n, bound in enumerate(plain):
         wanted = [compared(row, bound, order) < 0 for row in plain]
         assert before(rows, order, rows.slice(n, 1)).tolist() == wanted
-    steps = zip(plain, plain[1:], strict=False)
+    steps = itertools.pairwise(plain)
     assert in_order(rows, order) == all(compared(one, other, order) <= 0 for one, other in steps)
 
 

@@ -85,7 +85,7 @@ def test_ranges_after_each_other_are_all_rows_in_order(
 ) -> None:
     order = ORDER[::-1] if turned else ORDER
     first = 0
-    tasks = []
+    tasks: list[list[pa.RecordBatch]] = []
     for task in rows:
         tasks.append([])
         for each in task:
@@ -112,7 +112,7 @@ def test_ranges_are_about_even(tmp_path: Path, tasks: int) -> None:
         batch([(f"k{random.randrange(10**6)}" if n % 2 else "hot", 1.0) for n in range(500)], first)
         for first in range(0, 40_000, 500)
     ]
-    given = [every[n :: tasks] for n in range(tasks)]
+    given = [every[n::tasks] for n in range(tasks)]
     files = written(storage, given, batch_rows=1024, chunk_bytes=40_000)
     found = planned(files, 10)
     ranges = read(storage, files, found)

@@ -64,7 +64,7 @@ class ExchangeFile:
     batch_rows: int
     counts: tuple[str, ...]
     samples: str | None = None
-    """The keys of some rows of all its chunks, if they are sorted, as `encode_rows` made them a text."""
+    """The keys of some rows of all its chunks, if they are sorted, as a text that `encode_rows` made."""
 
     def chunks(self) -> Counts:
         """The rows of each chunk in each bucket, with two dimensions; `CorruptFile` if that cannot be."""
@@ -158,8 +158,8 @@ class ExchangeWriter:
     """A step that writes the rows of its task to one run file, and yields a row of `SCHEMA` for it.
 
     The batches have exactly ``schema``. A task without rows writes no file and yields nothing. Memory holds
-    about twice ``chunk_bytes``, or twice one batch if that is larger. With an ``order``, whose columns are the
-    keys, chunks are sorted by it, and there is one bucket.
+    about twice ``chunk_bytes``, or twice one batch if that is larger. With an ``order``, whose columns are
+    the keys, chunks are sorted by it, and there is one bucket.
     """
 
     storage: Storage
