@@ -214,7 +214,8 @@ class ClaimWork:
         bench = self.bench
         if isinstance(cut := bench.phase.partitioning, ByRows):
             return {cut.table: self.claim.range.rows}
-        given = {t: bench.inputs[t].total_rows for t in bench.phase.entering if t in bench.inputs}
+        whole = [t for t, origin in bench.phase.entering.items() if origin is None and t in bench.inputs]
+        given = {t: bench.inputs[t].total_rows for t in whole}
         # How many of a sorted table are between two keys is known once they are read.
         unsorted = {t: found for t, found in bench.entering.items() if not found.order}
         return given | {t: found.rows_in(self._buckets) for t, found in unsorted.items()}
