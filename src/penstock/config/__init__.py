@@ -47,6 +47,7 @@ class RunConfig:
     small_bytes: int = 32 << 20
     range_bytes: int = 128 << 20
     everything_bytes: int = 16 << 30
+    exchange_bytes: int | None = None
 
     @property
     def renewal(self) -> float:

@@ -233,6 +233,10 @@ SETTINGS: Mapping[str, Setting] = {
     "run.everything_bytes": _bytes(
         "Up to which size of its inputs a transform may need all rows at once, in one partition."
     ),
+    "run.exchange_bytes": _bytes(
+        "How much disk the run files of a run may take: what its phases leave for later ones. A run whose "
+        "inputs are larger does not begin, and one that comes to the limit halts. By default there is none."
+    ),
     "cluster.name": _text(
         r"[A-Za-z0-9_-]{1,100}",
         "letters, digits, - and _, at most 100",

@@ -37,6 +37,9 @@ _PLACES = {
     "MonotonicallyIncreasingID",
     "SparkPartitionID",
 }
+_RANDOM = {"Rand", "Randn", "RandStr", "Shuffle", "Uniform", "Uuid"}
+# Where nobody names a seed Spark draws one of 64 bits; those that people name are small.
+_DRAWN = 1 << 40
 _WHY = {
     "GlobalLimit": "limit looks at all rows",
     "LocalLimit": "limit looks at all rows",
@@ -181,12 +184,14 @@ class _Found:
                 if key not in ("dataType", "metadata"):
                     self._search(inner)
         elif isinstance(value, list):
-            for inner in value:
+            for at, inner in enumerate(value):
+                if isinstance(inner, Mapping) and _short(inner) in _RANDOM and _is_seeded(value, at):
+                    self.why = f"{_short(inner)} with a seed gives every part the same numbers"
                 self._search(inner)
 
     def _expression(self, fields: Mapping[str, Any]) -> bool:
         """Note what matters about it. True if there is nothing more to look for."""
-        name = str(fields.get("class", "")).rpartition(".")[2]
+        name = _short(fields)
         if name in _PLACES:
             self.why = f"{name} depends on where Spark has put all rows"
         elif name.endswith("Subquery") or name in (
@@ -202,6 +207,25 @@ class _Found:
             raise Unexpected(f"{name} has a plan")
         # What a subquery contains is searched when its plan is read.
         return "plan" in fields
+
+
+def _short(fields: Mapping[str, Any]) -> str:
+    return str(fields.get("class", "")).rpartition(".")[2]
+
+
+def _is_seeded(flat: Sequence[Mapping[str, Any]], at: int) -> bool:
+    """Whether somebody chose the seed of a random expression. It is a field, or the last leaf below it."""
+    seed: Any = flat[at].get("randomSeed")
+    if seed is None:
+        left, last = 1, at
+        while left:
+            left += flat[last]["num-children"] - 1
+            last += 1
+        seed = flat[last - 1].get("value")
+    try:
+        return abs(int(seed)) < _DRAWN
+    except (TypeError, ValueError):
+        return True
 
 
 def _table(tree: Tree) -> PlanNode:

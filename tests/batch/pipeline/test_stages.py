@@ -122,12 +122,6 @@ def test_the_order_of_what_does_not_conflict_does_not_matter(chosen: list[Spec],
     assert placed(stages_of([chosen[i] for i in order], [names[i] for i in order])) == before
 
 
-def needed(pipeline: Pipeline, done: int) -> dict[str, frozenset[str]]:
-    """The fields that are needed of a pipeline that one claim runs, once ``done`` stages have run."""
-    phases = pipeline.as_one
-    return phases.live(phases[0], done)
-
-
 @given(pipelines, st.data())
 @settings(max_examples=200, deadline=None)
 def test_live_fields_are_those_that_a_later_stage_reads_first(
@@ -167,10 +161,10 @@ def test_rows_keep_filters_and_counts_apart() -> None:
     )
     assert [s.names for s in pipeline.stages] == [("compute",), ("keep_some",), ("count",), ("finish",)]
     assert repr(pipeline) == "<pipeline rows: 4 transforms in 4 stages>"
-    assert needed(pipeline, 0) == {"one": {"a", "b"}}
-    assert needed(pipeline, 2) == {"one": {"a", "b", "c"}}
-    assert needed(pipeline, 3) == {"one": {"a", "b", "c"}, "made": {"x"}}
-    assert needed(pipeline, 4) == {"one": {"a", "b", "c"}, "made": {"x", "y"}}
+    assert pipeline.live(0) == {"one": {"a", "b"}}
+    assert pipeline.live(2) == {"one": {"a", "b", "c"}}
+    assert pipeline.live(3) == {"one": {"a", "b", "c"}, "made": {"x"}}
+    assert pipeline.live(4) == {"one": {"a", "b", "c"}, "made": {"x", "y"}}
 
 
 def test_resources_conflict_like_fields() -> None:
@@ -196,5 +190,5 @@ def test_a_table_without_needed_fields_is_still_needed_for_its_rows() -> None:
         c: int
 
     pipeline = Pipeline("rows-only", inputs=One, outputs=Only, transforms=[constant])
-    assert needed(pipeline, 0) == {"one": frozenset()}
-    assert needed(pipeline, 1) == {"one": {"c"}}
+    assert pipeline.live(0) == {"one": frozenset()}
+    assert pipeline.live(1) == {"one": {"c"}}

@@ -27,7 +27,7 @@ def main(workdir: str, name: str, options: str) -> None:
     given = json.loads(options)
     pipeline = PIPELINES[given.pop("pipeline", "trades")]
     if given.pop("held", False):
-        exchanges.ExchangeWriter = orders.HeldWriter  # type: ignore[misc]
+        setattr(exchanges, "ExchangeWriter", orders.HeldWriter)  # noqa: B010 - for a test, not for callers
     spark = ps.start_spark(ps.SparkConfig(master="local[1]", memory="512m", fast_start=True))
     place = Path(workdir)
     with ps.open_store(given.pop("store")) as store:

@@ -78,9 +78,7 @@ def price(orders: pa.RecordBatch, hooks: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([value], names=["value"])
 
 
-@ps.transform(
-    reads=[Orders.account, Orders.symbol, Orders.value], writes=Positions, by=Orders.account
-)
+@ps.transform(reads=[Orders.account, Orders.symbol, Orders.value], writes=Positions, by=Orders.account)
 def positions(orders: DataFrame) -> DataFrame:
     return orders.groupBy("account", "symbol").agg(
         F.count("*").alias("orders"), F.sum("value").alias("value")
@@ -148,7 +146,9 @@ def make_inputs(folder: Path) -> tuple[pa.Table, pa.Table]:
 
 def expected(orders: pa.Table, accounts: pa.Table) -> dict[str, list[dict[str, Any]]]:
     """What the pipeline must make of the inputs, computed without Spark and without Penstock."""
-    rows = [r | {"value": r["quantity"] * (r["id"] % 64 + 1)} for r in orders.to_pylist() if r["quantity"] > 0]
+    rows = [
+        r | {"value": r["quantity"] * (r["id"] % 64 + 1)} for r in orders.to_pylist() if r["quantity"] > 0
+    ]
     totals: dict[tuple[int, str], dict[str, Any]] = {}
     sold: dict[int, int] = {}
     for row in rows:

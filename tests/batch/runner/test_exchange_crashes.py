@@ -126,7 +126,9 @@ REDUCING = {
 """Where an instance dies in a key range, and the stage at which whoever takes over has to begin."""
 
 
-@pytest.mark.parametrize("point", ["checkpoint.after", *soaked(p for p in REDUCING if p != "checkpoint.after")])
+@pytest.mark.parametrize(
+    "point", ["checkpoint.after", *soaked(p for p in REDUCING if p != "checkpoint.after")]
+)
 def test_killed_in_a_key_range(place: OrdersPlace, point: str) -> None:
     place.map()
     _killed(place, f"{point}=kill")

@@ -29,7 +29,7 @@ from penstock.errors import (
 from penstock.spark.plan_tree import PlanNode
 from penstock.spark.plans import PlanUnreadable, leaf, needs_rows, read
 from penstock.spark.session import empty_frame, is_connect
-from penstock.types.spark import spark_type, widens
+from penstock.types.spark import is_same, spark_type, widens
 from penstock.types.tables import Table
 
 if TYPE_CHECKING:
@@ -52,10 +52,14 @@ class Unchecked:
 
 
 class ResultPlan(NamedTuple):
-    """The plan of a DataFrame that a transform returns, and the names of its columns."""
+    """The plan of a DataFrame that a transform returns, and the names of its columns.
+
+    ``widened`` are those that get a wider type than the plan gives them: the same numbers may be other bits.
+    """
 
     node: PlanNode
     columns: tuple[str, ...]
+    widened: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,17 +146,31 @@ def check_transform(
         if explained := _explain(bound, tables, error) or _mistake(bound, error):
             raise explained from error
         return CheckedTransform(f"without rows it raised {_told(error)}")
-    return _read(result, [value for value in arguments.values() if isinstance(value, DataFrame)])
+    known = [value for value in arguments.values() if isinstance(value, DataFrame)]
+    checked = _read(tables, result, known)
+    for plan in (checked.plans or {}).values():
+        _check_hidden_keys(bound, plan.node)
+    return checked
 
 
-def _read(result: Mapping[str, DataFrame], known: Sequence[DataFrame]) -> CheckedTransform:
+def _read(
+    tables: Mapping[str, type[Table]], result: Mapping[str, DataFrame], known: Sequence[DataFrame]
+) -> CheckedTransform:
     try:
         found = {
-            table: ResultPlan(read(frame, known), tuple(frame.columns)) for table, frame in result.items()
+            table: ResultPlan(read(frame, known), tuple(frame.columns), _widened(tables[table], frame))
+            for table, frame in result.items()
         }
         return CheckedTransform(plans=found)
     except PlanUnreadable as error:
         return CheckedTransform(unread=str(error))
+
+
+def _widened(table: type[Table], frame: DataFrame) -> frozenset[str]:
+    fields = table.__fields__
+    return frozenset(
+        c.name for c in frame.schema if c.name in fields and not is_same(c.dataType, fields[c.name].type)
+    )
 
 
 @contextmanager
@@ -294,6 +312,23 @@ def _check_tags(bound: Bound, table: str, frame: DataFrame) -> None:
                 f"changes {table}.{column.name}, which it only declares to read",
                 hint=f"add {column.name} to writes, or write to a field of its own",
             )
+
+
+def _check_hidden_keys(bound: Bound, plan: PlanNode) -> None:
+    """Raise if rows are compared by fields that the transform did not declare, as `distinct` does."""
+    nodes = list(plan.walk())
+    # A column has an id of its own wherever it gets a new name. Children come after their parents.
+    hidden = {i: n.table for n in nodes for i, name in n.fields.items() if name == OTHERS}
+    for node in reversed(nodes):
+        hidden |= {out: hidden[i] for out, i in node.same.items() if i in hidden}
+    for node in nodes:
+        for column in (*node.keys, *(i for pair in node.pairs for i in pair)):
+            if (table := hidden.get(column, "")) and table not in bound.complete:
+                raise bound.transform.error(
+                    UndeclaredRead,
+                    f"compares all fields of {table} in {node.name}, and does not declare to read them all",
+                    hint=f"add {table} as a whole to reads, or name fields: dropDuplicates([…])",
+                )
 
 
 def _explain(bound: Bound, tables: Mapping[str, type[Table]], error: Exception) -> PenstockError | None:

@@ -76,7 +76,14 @@ def need_of(bound: Bound, checked: CheckedTransform, whole: frozenset[str]) -> t
         found = (
             Keyed(usable) if usable else Everything("it brings rows together by fields it does not declare")
         )
-    results = {table: carried(plan.node, plan.columns, whole) for table, plan in checked.plans.items()}
+    results = {
+        table: {
+            name: slot
+            for name, slot in carried(plan.node, plan.columns, whole).items()
+            if name not in plan.widened
+        }
+        for table, plan in checked.plans.items()
+    }
     if transform.by is None:
         return found, results
     declared = _declared(transform.by, cut)

@@ -296,7 +296,7 @@ class _Planner:
         elif isinstance(need, Keyed):
             draft = self._keyed(b, need, cut, floor)
         else:
-            draft = self._one(floor, need.why, b)
+            draft = self._one(floor, _reason(need), b)
         draft.whole |= whole
         return self._put(b, draft, cut, carried)
 
@@ -307,12 +307,21 @@ class _Planner:
             frozenset(some) for n in range(len(may), -1, -1) for some in combinations(may, n)
         ]
         tried = [whole for whole in tried if b.tables - whole] or [frozenset()]
+        refused: Everything | None = None
         for whole in tried:
             need, carried = self.decide(b, whole)
-            if not isinstance(need, Everything):
+            if isinstance(need, Everything):
+                # With the most tables whole, what is left is what no size of an input would mend.
+                refused = refused or need
+                continue
+            if not (unused := b.tables - whole - _cut_by(need)):
                 return need, carried, whole
-        need, carried = self.decide(b, frozenset())
-        return need, carried, frozenset()
+            # What it is given and makes no use of is given as it was registered.
+            if all(t in self.home and self.home[t] is None and t not in b.changes for t in unused):
+                return need, carried, whole | unused
+            refused = refused or Everything(f"it is given {', '.join(sorted(unused))} and does not use it")
+        assert refused is not None
+        return refused, {}, frozenset()
 
     def _narrow(self, b: Bound, table: str, floor: _Draft | None) -> _Draft:
         home = self._settle(table)
@@ -348,7 +357,8 @@ class _Planner:
                 have[table] = self.placed[table]
             elif table in draft.partitioning.columns and draft.entering.get(table) is self.home[table]:
                 have[table] = draft.partitioning.columns[table]
-        if not have:
+        # A table that is given whole to one transform of the phase cannot be cut for another.
+        if not have or not draft.whole.isdisjoint(tables):
             return None
         found: dict[str, list[str]] = {table: [] for table in tables}
         for position in range(len(next(iter(have.values())))):
@@ -400,11 +410,14 @@ class _Planner:
 
     def _carried(self, draft: _Draft, carried: Mapping[str, frozenset[tuple[str, str]]]) -> tuple[str, ...]:
         """The columns of a new table that have the values of the phase's key; none if one is missing."""
-        columns = {**_columns(draft), **{t: c for t, c in self.placed.items() if self.home[t] is draft}}
+        # Of a table that was changed in the phase, what is left of the key.
+        columns = {t: c for t, c in _columns(draft).items() if self.home[t] is not draft}
+        columns |= {t: c for t, c in self.placed.items() if self.home[t] is draft}
         found = []
         for position in range(len(next(iter(columns.values()), ()))):
             key = {(table, each[position]) for table, each in columns.items()}
-            names = [name for name, values in sorted(carried.items()) if values & key]
+            # Rows of a union have the value of one of several tables: each has to be cut by it.
+            names = [name for name, values in sorted(carried.items()) if values and values <= key]
             if not names:
                 return ()
             found.append(names[0])
@@ -520,9 +533,20 @@ def _columns(draft: _Draft) -> Mapping[str, tuple[str, ...]]:
     return draft.partitioning.columns if isinstance(draft.partitioning, ByKeys) else {}
 
 
+def _cut_by(need: Narrow | Keyed) -> frozenset[str]:
+    """The tables whose rows a need is about."""
+    if isinstance(need, Narrow):
+        return frozenset({need.table})
+    return frozenset(table for slot in need.slots for table, _ in slot)
+
+
 def _told(need: Keyed) -> str:
     keys = sorted(" = ".join(f"{t}.{f}" for t, f in sorted(slot)) for slot in need.slots)
     return f"brings rows together by {', '.join(keys)}"
+
+
+def _reason(need: Everything) -> str:
+    return need.why if need.line in need.why else f"{need.why} ({need.line})"
 
 
 def _order(draft: _Draft) -> tuple[int, int]:

@@ -89,6 +89,11 @@ class Pipeline:
         """The pipeline in one phase that has all rows, as plain Spark would run it."""
         return in_one_phase(self.bound, self.inputs, self.outputs, orders=self.order_by)
 
+    def live(self, done: int) -> dict[str, frozenset[str]]:
+        """Fields by table that are needed once ``done`` stages have run, where one claim has everything."""
+        phases = self.as_one
+        return phases.live(phases[0], done)
+
     def check(self, spark: SparkSession) -> list[Unchecked]:
         """Check every transform against Spark's own analysis of what it does, without any data.
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import cast
 
 from penstock.batch.pipeline.resources import Resource
-from penstock.batch.pipeline.transforms import Touched, Transform
-from penstock.errors import DefinitionError, DuplicateName, TypeMismatch, UnknownField
+from penstock.batch.pipeline.transforms import Division, Touched, Transform
+from penstock.errors import DefinitionError, DuplicateName, TypeMismatch, UndeclaredRead, UnknownField
 from penstock.types.tables import Field, Table, TableMeta
 
 # The set of rows counts as one more field of a table: whoever touches the table reads it, and who
@@ -37,6 +37,8 @@ class Bound:
     reads_resources: frozenset[Resource]
     writes_resources: frozenset[Resource]
     creates: frozenset[str]
+    complete: frozenset[str] = frozenset()
+    """Tables of which it reads every field that is there."""
 
     @property
     def name(self) -> str:
@@ -130,6 +132,7 @@ def _bind_one(transform: Transform, known: dict[str, type[Table]], available: di
     for table in transform.drops - known.keys():
         raise transform.error(UnknownField, f"drops rows of {table}, which does not exist at this point")
     known |= creates
+    there = {table: set(fields) for table, fields in available.items()}
     for field in writes:
         available.setdefault(field.table, set()).add(field.name)
     bound = Bound(
@@ -139,8 +142,10 @@ def _bind_one(transform: Transform, known: dict[str, type[Table]], available: di
         frozenset(r for r in transform.reads if isinstance(r, Resource)),
         frozenset(r for r in transform.writes if isinstance(r, Resource)),
         frozenset(creates),
+        frozenset(t for t, fields in there.items() if fields <= {f.name for f in reads if f.table == t}),
     )
     _check_shape(bound)
+    _check_key(bound, known)
     return bound
 
 
@@ -159,6 +164,26 @@ def _check_declaration(transform: Transform, field: Field, table: type[Table]) -
             f"touches {field!r}, which is {declared!r} at {table.__location__}",
             hint=f"two classes describe table {field.table}: use one of them",
         )
+
+
+def _check_key(bound: Bound, known: Mapping[str, type[Table]]) -> None:
+    """A transform reads the key that its ``by`` names: who changes it has to come before or after."""
+    transform = bound.transform
+    if transform.by is None or isinstance(transform.by, Division):
+        return
+    reads = {(f.table, f.name) for f in bound.reads}
+    for field in (f for fields in transform.by.values() for f in fields):
+        if field.table not in bound.tables:
+            raise transform.error(
+                UnknownField,
+                f"has {field} in by, but is not given {field.table}",
+                hint="by= names fields of the tables that it reads or changes",
+            )
+        _check_declaration(transform, field, known[field.table])
+        if (field.table, field.name) not in reads:
+            raise transform.error(
+                UndeclaredRead, f"has {field} in by, and does not declare to read it", hint="add it to reads"
+            )
 
 
 def _given(table: type[Table]) -> set[str]:

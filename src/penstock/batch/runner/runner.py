@@ -29,6 +29,7 @@ from penstock.batch.runner.places import check_places, trouble
 from penstock.batch.runner.signals import stopping_on_signals
 from penstock.batch.runner.work import Bench, ClaimWork, fingerprint
 from penstock.batch.runs import exchanges, gc, runs
+from penstock.batch.runs.exchange_disk import ExchangeDisk
 from penstock.batch.runs.exchanges import Entering, Left, Sizes
 from penstock.batch.runs.options import RunnerConfig
 from penstock.batch.runs.runs import PhaseRecord, Run
@@ -40,6 +41,7 @@ from penstock.errors import (
     CodeChanged,
     CorruptFile,
     DefinitionError,
+    DiskLimit,
     FencedError,
     HaltError,
     InputChanged,
@@ -257,6 +259,7 @@ class Runner:
         one = self.config.small_bytes
         phases = cut_pipeline(pipeline, checked, sizes, small=self.config.whole_bytes, as_one=one)
         self._check_size(phases, sizes)
+        self._check_disk(phases, sizes)
         if phases.stages != pipeline.stages:
             resources = resources_by_stage(phases.stages, known, {}, resources[:1])
         executor = Executor(spark, pipeline, phases, checked.checked)
@@ -305,6 +308,7 @@ class Runner:
             factory,
             self._tell,
             phases[0],
+            disk=ExchangeDisk(self.storage, run, self.config.exchange_bytes),
         )
         return run, bench
 
@@ -321,6 +325,21 @@ class Runner:
                         hint="group or join by unchanged fields, say by=…, or allow it: "
                         f"run.everything_bytes is {self.config.everything_bytes >> 20} MiB",
                     )
+
+    def _check_disk(self, phases: Phases, sizes: Mapping[str, int]) -> None:
+        """Refuse to begin where the inputs that are exchanged are larger than run files may be."""
+        limit = self.config.exchange_bytes
+        if limit is None or runs.find(self.store, self._run_name) is not None:
+            return
+        size = sum(sizes.get(each.table, 0) for phase in phases for each in phase.leaving)
+        if size > limit:
+            exchanged = ", ".join(sorted({e.table for phase in phases for e in phase.leaving} & sizes.keys()))
+            raise DiskLimit(
+                f"the exchanges of {exchanged} have about {size} bytes to write, and run.exchange_bytes "
+                f"allows {limit} on disk",
+                left="nothing was begun",
+                hint="allow more with run.exchange_bytes, or give the run less",
+            )
 
     def _inputs(self, factory: DatasetFactory | None) -> dict[str, Input]:
         """The registered inputs, unchanged and of fitting types. Further ones may be the factory's."""

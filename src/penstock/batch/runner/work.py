@@ -24,13 +24,14 @@ from penstock.batch.runner.events import Event, EventKind, Listener
 from penstock.batch.runner.lease import Hold
 from penstock.batch.runs import checkpoints, exchanges, layout, manifests
 from penstock.batch.runs.checkpoints import InputRows
+from penstock.batch.runs.exchange_disk import ExchangeDisk
 from penstock.batch.runs.exchanges import Entering
 from penstock.batch.runs.manifests import Exchanged, Fingerprint, OutputManifest, SavedTable, StagePrint
 from penstock.batch.runs.options import RunnerConfig
 from penstock.batch.runs.runs import Run
 from penstock.control.claims import Board, Claim
 from penstock.core.failpoints import reach
-from penstock.errors import CorruptFile, UndeclaredWrite
+from penstock.errors import CorruptFile, DiskLimit, UndeclaredWrite
 from penstock.spark import files
 from penstock.spark.flow import Flow, Scan
 from penstock.spark.paths import for_spark
@@ -109,6 +110,8 @@ class Bench:
     """The tables that the phase reads out of exchanges."""
     exchange: ExchangePlan | None = None
     """Its key ranges, if it has such."""
+    disk: ExchangeDisk | None = None
+    """The disk that run files take."""
 
     @property
     def place(self) -> str:
@@ -388,7 +391,7 @@ class ClaimWork:
 
     def _leave(self, exchange: Exchange, flows: Mapping[str, Flow]) -> Exchanged:
         bench = self.bench
-        return exchanges.write(
+        left = exchanges.write(
             bench.spark,
             bench.storage,
             bench.run,
@@ -398,6 +401,14 @@ class ClaimWork:
             flows[exchange.table],
             bench.config.compression,
         )
+        if bench.disk is not None:
+            try:
+                bench.disk.add(sum(each.file.bytes for each in left.files))
+            except DiskLimit:
+                for each in left.files:
+                    bench.storage.delete(each.file.path)
+                raise
+        return left
 
     def _retried(self, write: Callable[[], T]) -> T:
         """Run a job, again if Spark lost a worker on the way, or as the transforms in it say."""

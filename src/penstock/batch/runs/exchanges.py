@@ -245,6 +245,27 @@ def agree(
     return agreed
 
 
+def left_out(store: Store, run: Run) -> dict[str, int]:
+    """The partitions that were poisoned when a later phase began without their rows, with that phase."""
+    found: dict[str, int] = {}
+    for phase, record in enumerate(run.phases):
+        plan = find_plan(store, run, phase) if record.reads else None
+        for name in plan.without if plan else ():
+            found.setdefault(name, phase)
+    return found
+
+
+def check_retry(store: Store, run: Run, partition: PartitionName) -> None:
+    """Raise `RunError` if a poisoned partition would be computed for nothing."""
+    if (phase := left_out(store, run).get(str(partition))) is not None:
+        raise RunError(
+            f"phase {phase} of run {run.name!r} began without partition {partition}: it cannot take "
+            "its rows any more",
+            left="nothing was changed",
+            hint="compute everything anew with --run NAME, once the cause is mended",
+        )
+
+
 def check_plan(run: Run, phase: int, plan: ExchangePlan, left: Iterable[Left]) -> None:
     """Raise `RunError` unless the plan was made of exactly what is there now."""
     digests = {name: digest for each in left for name, digest in each.digests.items()}

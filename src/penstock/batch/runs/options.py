@@ -86,8 +86,9 @@ class RunnerConfig:
     Inputs of up to ``whole_bytes`` are given whole to each claim where a join allows it. Up to
     ``small_bytes`` in all, one claim has everything and Spark shuffles in memory. The rows of an exchange are
     cut into key ranges of about ``range_bytes``. A transform that needs all rows at once is refused above
-    ``everything_bytes``. With ``without_poisoned``, phases go on without the rows of partitions that were set
-    aside before them, and the exchange's plan says so.
+    ``everything_bytes``. ``exchange_bytes`` limits the disk that the run files of all exchanges take. With
+    ``without_poisoned``, phases go on without the rows of partitions that were set aside before them, and the
+    exchange's plan says so.
     """
 
     run: str | None = None
@@ -110,6 +111,7 @@ class RunnerConfig:
     small_bytes: int = 32 << 20
     range_bytes: int = 128 << 20
     everything_bytes: int = 16 << 30
+    exchange_bytes: int | None = None
     without_poisoned: bool = False
 
     def __post_init__(self) -> None:
@@ -153,5 +155,6 @@ class RunnerConfig:
             "small_bytes": settings.small_bytes,
             "range_bytes": settings.range_bytes,
             "everything_bytes": settings.everything_bytes,
+            "exchange_bytes": settings.exchange_bytes,
         }
         return cls(**{**values, **more})  # type: ignore[arg-type]

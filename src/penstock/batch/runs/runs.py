@@ -50,6 +50,11 @@ class PhaseRecord:
         return self.cut.startswith("order")
 
     @property
+    def table(self) -> str | None:
+        """The input whose row ranges its partitions are, where the record tells it by name."""
+        return self.cut.removeprefix("rows of ") if self.cut.startswith("rows of ") else None
+
+    @property
     def by_rows(self) -> bool:
         """Whether its partitions are row ranges of a registered input."""
         return self.cut.startswith("rows")

@@ -158,9 +158,12 @@ class _Verifier:
 
     def _check_manifest(self, phase: int, manifest: OutputManifest, problems: list[str]) -> bool:
         """Whether earlier code made it that was accepted; what is wrong goes to ``problems``."""
-        name = PartitionName(phase, manifest.partition)
-        reasons = manifest.fingerprint.differences(self.run.fingerprint)
-        accepted = bool(reasons) and any(not manifest.fingerprint.differences(a) for a in self.run.accepted)
+        name, done = PartitionName(phase, manifest.partition), self.run.every_phase[phase].stages[1]
+        # What follows in later phases does not matter to it.
+        made = manifest.fingerprint.of_phase(done, phase)
+        reasons = made.differences(self.run.fingerprint.of_phase(done, phase))
+        earlier = (fingerprint.of_phase(done, phase) for fingerprint in self.run.accepted)
+        accepted = bool(reasons) and any(not made.differences(each) for each in earlier)
         if reasons and not accepted:
             problems.append(f"{name} was made by other code: {'; '.join(reasons)}")
         if self.run.every_phase[phase].by_rows:

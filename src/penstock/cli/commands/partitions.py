@@ -18,6 +18,7 @@ from penstock.core.ranges import PartitionName
 from penstock.errors import PenstockError, UnknownPartition, UsageError
 
 if TYPE_CHECKING:
+    from penstock.batch.runs.runs import Run
     from penstock.control.claims import PartitionState, PartitionView
 
 _STATES = ("pending", "claimed", "completed", "poisoned")
@@ -152,7 +153,7 @@ def release(context: CommandContext, run: str, partition: PartitionName) -> None
 @with_context
 def retry(context: CommandContext, run: str, partition: PartitionName | None, every: bool) -> None:
     """Let poisoned partitions be claimed again; their checkpoints are kept."""
-    from penstock.control.claims import PartitionState
+    from penstock.batch.runs import exchanges
 
     if every == (partition is not None):
         raise UsageError(
@@ -160,17 +161,30 @@ def retry(context: CommandContext, run: str, partition: PartitionName | None, ev
             hint=f"penstock partitions retry {run} --all, or one that "
             f"`penstock partitions ls {run} --state poisoned` lists",
         )
-    chosen = (
-        [partition]
-        if partition
-        else [each.name for each in _listed(context, run, {PartitionState.POISONED}, 0, None)]
-    )
+    record = context.run(run)
+    chosen = [partition] if partition else _retryable(context, record)
     with _named(run):
         for each in chosen:
+            exchanges.check_retry(context.store, record, each)
             context.board(run, each.phase).retry(each.range)
     context.output.show(Moved(run, chosen))
     if chosen:
         context.output.say(how_to_resume(context, run))
+
+
+def _retryable(context: CommandContext, run: Run) -> list[PartitionName]:
+    """The poisoned partitions, but those that a later phase did not wait for, which are told."""
+    from penstock.batch.runs import exchanges
+    from penstock.control.claims import PartitionState
+
+    found = [each.name for each in _listed(context, run.name, {PartitionState.POISONED}, 0, None)]
+    late = exchanges.left_out(context.store, run)
+    if too_late := [str(each) for each in found if str(each) in late]:
+        context.output.say(
+            f"too late for {', '.join(too_late)}: later phases began without their rows; "
+            "penstock run … --run NAME computes everything anew"
+        )
+    return [each for each in found if str(each) not in late]
 
 
 def how_to_resume(context: CommandContext, name: str) -> str:

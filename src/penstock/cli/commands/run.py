@@ -48,6 +48,11 @@ def with_settings(function: Callable[..., Any]) -> Callable[..., Any]:
         is_flag=True,
         help="Go on with new code, and keep what the old code completed.",
     )
+    @click.option(
+        "--without-poisoned",
+        is_flag=True,
+        help="Do not wait for poisoned partitions: later phases go on without their rows.",
+    )
     @click.option("--quiet", "-q", is_flag=True, help="No progress.")
     @functools.wraps(function)
     def wrapped(context: CommandContext, **given: Any) -> Any:
@@ -97,6 +102,7 @@ def command(
     name: str | None,
     partition_rows: int | None,
     accept_changed_code: bool,
+    without_poisoned: bool,
     quiet: bool,
 ) -> int:
     """Run a pipeline over its inputs.
@@ -150,6 +156,7 @@ def command(
         output=chosen,
         output_format=output_format or (existing.output_format if existing else "parquet"),
         accept_changed_code=accept_changed_code,
+        without_poisoned=without_poisoned,
         settings=config.run,
         spark=config.spark,
         cluster=config.cluster.name,
@@ -163,7 +170,12 @@ def command(
 
 
 def resume(
-    context: CommandContext, name: str, source: str | None, accept_changed_code: bool, quiet: bool
+    context: CommandContext,
+    name: str,
+    source: str | None,
+    accept_changed_code: bool,
+    without_poisoned: bool,
+    quiet: bool,
 ) -> int:
     """Go on with a run from what its record says."""
     from penstock.batch.runner.places import check_places
@@ -192,6 +204,7 @@ def resume(
         output=run.output,
         output_format=run.output_format,
         accept_changed_code=accept_changed_code,
+        without_poisoned=without_poisoned,
         settings=replace(config.run, partition_rows=run.partition_rows),
         spark=config.spark,
         cluster=config.cluster.name,

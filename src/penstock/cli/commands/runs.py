@@ -76,6 +76,9 @@ class Details:
             ("storage", self.view.storage),
             ("stages", ", ".join(f"{n} {stage.names}" for n, stage in enumerate(run.fingerprint.stages))),
         ]
+        if self.view.left_out:
+            named = ", ".join(self.view.left_out)
+            pairs.append(("without", f"the rows of poisoned partitions: later phases began without {named}"))
         pairs += [
             ("owner", f"{name} holds {count(n, 'partition')}") for name, n in (self.view.owners or {}).items()
         ]
@@ -194,10 +197,15 @@ def show(context: CommandContext, name: str) -> None:
 @with_context
 @with_settings
 def resume(
-    context: CommandContext, name: str, source: str | None, accept_changed_code: bool, quiet: bool
+    context: CommandContext,
+    name: str,
+    source: str | None,
+    accept_changed_code: bool,
+    without_poisoned: bool,
+    quiet: bool,
 ) -> int:
     """Go on with a run where it stopped; inputs and output are as it was started."""
-    return resume_run(context, name, source, accept_changed_code, quiet)
+    return resume_run(context, name, source, accept_changed_code, without_poisoned, quiet)
 
 
 @command.command()

@@ -155,7 +155,9 @@ def cast(value: Typed, kind: Type) -> Typed:  # noqa: C901 - one case for each t
     if kind.floating and source.textual:
         return Typed(once(Typed(plain(value), TEXT), lambda v: _to_floating(v, kind)), kind)
     if kind.floating and source.number:
-        return Typed(f"CAST({value.sql} AS {kind.spark})", kind)
+        sql = f"CAST({value.sql} AS {kind.spark})"
+        # Spark leaves out a cast to a float below one to a double, as if it lost no digits of a whole number.
+        return Typed(f"({sql} * 1F)" if kind.name == "float4" and source.integer else sql, kind)
     if kind.name == "bool":
         return _to_bool(value)
     if kind.moment and source.textual:
@@ -265,9 +267,11 @@ def _to_decimal(value: Typed, kind: Type) -> Typed:
         return Typed(f"CAST({value.sql} AS {kind.spark})", kind)
     if value.type.floating:
         # PostgreSQL takes the 15 digits (6 of a real) that are surely right.
-        digits = 14 if value.type.name == "float8" else 5
-        # Of NULL, Java would write the word.
-        shown = once(value, lambda v: f"IF({v} IS NOT NULL, format_string('%.{digits}e', {v}), NULL)")
+        digits = "0" * (14 if value.type.name == "float8" else 5)
+        # format_string() would round the shortest text of a double, which was itself rounded.
+        shown = once(
+            value, lambda v: f"IF({v} - {v} = 0, format_number({v}, '0.{digits}E0'), CAST({v} AS STRING))"
+        )
         return Typed(f"CAST({shown} AS {kind.spark})", kind)
     if value.type.number or value.type.textual:
         return Typed(f"CAST({plain(value)} AS {kind.spark})", kind)
