@@ -12,6 +12,7 @@ import pyarrow as pa
 from penstock.batch.pipeline.arrow_step import ArrowStep
 from penstock.batch.pipeline.check import check_columns, check_transform, results
 from penstock.batch.pipeline.dataset import Dataset
+from penstock.batch.pipeline.ordered import sorted_frame
 from penstock.batch.pipeline.phases import Phase, Phases
 from penstock.batch.pipeline.resources import Handles, Resource
 from penstock.batch.pipeline.retry import attempt, is_transient
@@ -256,7 +257,9 @@ def run_on(pipeline: Pipeline, dataset: Dataset, spark: SparkSession | None) -> 
     flows: dict[str, Flow] = executor.flows(dataset)
     for stage in phases.stages:
         flows = executor.run_stage(phases[0], stage, flows, resources[stage.index])
-    return Dataset({name: flow.frame(session) for name, flow in flows.items()}, dataset.resources, session)
+    frames = {name: flow.frame(session) for name, flow in flows.items()}
+    frames |= {name: sorted_frame(frames[name], order) for name, order in pipeline.order_by.items()}
+    return Dataset(frames, dataset.resources, session)
 
 
 def _cast(frame: DataFrame, table: type[Table], names: list[str]) -> DataFrame:

@@ -50,6 +50,7 @@ def cut_pipeline(
         pipeline.outputs,
         decide,
         frozenset(whole),
+        orders=pipeline.order_by,
         as_one=together <= as_one,
     )
 

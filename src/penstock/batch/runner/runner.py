@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock import __version__
 from penstock.batch import inputs
+from penstock.batch.exchange.packing import ExchangePlan
 from penstock.batch.inputs import Input
 from penstock.batch.pipeline import DatasetFactory, Pipeline
 from penstock.batch.pipeline.check import check_pipeline
 from penstock.batch.pipeline.execute import Executor, resources_by_stage
 from penstock.batch.pipeline.needs import cut_pipeline
-from penstock.batch.pipeline.phases import AsOne, ByKeys, ByRows, Phase, Phases
+from penstock.batch.pipeline.phases import AsOne, ByKeys, ByOrder, ByRows, Phase, Phases
 from penstock.batch.runner.breaker import Breaker
 from penstock.batch.runner.events import Ending, Event, EventKind, Listener, Report, logged
 from penstock.batch.runner.lease import Hold, InstanceLease
@@ -225,20 +226,22 @@ class Runner:
             bench,
             phase=phase,
             board=board,
-            entering=self._entering(bench, phase, left),
-            exchange=plan if isinstance(phase.partitioning, ByKeys) else None,
+            entering=self._entering(bench, phase, left, plan),
+            exchange=plan if isinstance(phase.partitioning, ByKeys | ByOrder) else None,
             factory=self._factory if first or len(bench.executor.phases) == 1 else None,
         )
 
-    def _entering(self, bench: Bench, phase: Phase, left: Mapping[int, Left]) -> dict[str, Entering]:
+    def _entering(
+        self, bench: Bench, phase: Phase, left: Mapping[int, Left], plan: ExchangePlan | None = None
+    ) -> dict[str, Entering]:
         """The tables that a phase reads out of exchanges."""
         found = {}
         for table, origin in phase.entering.items():
             if origin is not None:
-                exchange = bench.executor.phases[origin].exchange(table, phase.keys(table))
+                exchange = bench.executor.phases[origin].exchange(table, phase.index)
                 fields = exchange.fields or list(self.pipeline.tables[table].__fields__)[:1]
                 schema = self.pipeline.tables[table].arrow_schema(fields)
-                found[table] = exchanges.entering(left[origin], exchange, schema)
+                found[table] = exchanges.entering(left[origin], exchange, schema, plan)
         return found
 
     def _sizes(self, spark: SparkSession) -> Sizes:
@@ -587,16 +590,17 @@ def phase_records(phases: Phases, registered: Mapping[str, Input]) -> tuple[Phas
         size: int | None = 1
         if isinstance(cut := phase.partitioning, ByRows):
             rows, size = registered[cut.table].total_rows, registered[cut.table].partition_rows
-        elif isinstance(cut, ByKeys):
+        elif isinstance(cut, ByKeys | ByOrder):
             rows = size = None
         reads = {
-            table: (origin, phases[origin].exchange(table, phase.keys(table)).name)
+            table: (origin, phases[origin].exchange(table, phase.index).name)
             for table, origin in phase.entering.items()
             if origin is not None
         }
         names = tuple(each.name for each in phase.leaving)
         stages = (phase.begin, phase.end)
-        found.append(PhaseRecord(str(cut), stages, phase.outputs, rows, size, names, reads))
+        record = PhaseRecord(str(cut), stages, phase.outputs, rows, size, names, reads, phase.ordered)
+        found.append(record)
     return tuple(found)
 
 

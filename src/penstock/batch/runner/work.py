@@ -16,7 +16,8 @@ from penstock.batch.inputs import Input
 from penstock.batch.pipeline import Dataset, DatasetFactory, Pipeline, Retry, Stage
 from penstock.batch.pipeline.execute import Executor, resources_by_stage
 from penstock.batch.pipeline.fingerprint.digests import code_digest, resources_digest, stage_digest
-from penstock.batch.pipeline.phases import ByRows, Exchange, Phase, Phases
+from penstock.batch.pipeline.ordered import sorted_frame
+from penstock.batch.pipeline.phases import AsOne, ByRows, Exchange, Phase, Phases
 from penstock.batch.pipeline.resources import Named, own_values
 from penstock.batch.pipeline.retry import attempt_job
 from penstock.batch.runner.events import Event, EventKind, Listener
@@ -220,8 +221,11 @@ class ClaimWork:
         bench = self.bench
         if isinstance(cut := bench.phase.partitioning, ByRows):
             return {cut.table: self.claim.range.rows}
-        given = {t: bench.inputs[t].total_rows for t in bench.phase.entering if t in bench.inputs}
-        return given | {t: found.rows_in(self._buckets) for t, found in bench.entering.items()}
+        whole = [t for t, origin in bench.phase.entering.items() if origin is None and t in bench.inputs]
+        given = {t: bench.inputs[t].total_rows for t in whole}
+        # How many of a sorted table are between two keys is known once they are read.
+        unsorted = {t: found for t, found in bench.entering.items() if not found.order}
+        return given | {t: found.rows_in(self._buckets) for t, found in unsorted.items()}
 
     def _input_rows(self) -> int:
         """How many rows of registered inputs are done with it. Rows out of exchanges were counted before."""
@@ -338,7 +342,7 @@ class ClaimWork:
         for name in bench.phase.outputs:
             # What later phases need beside the output's own fields is not published.
             published = bench.executor.pipeline.tables[name].__fields__
-            flow = flows[name].select(published)
+            flow = self._sorted(name, flows[name].select(published))
 
             def write(flow: Flow = flow, name: str = name) -> tuple[FileRecord, ...]:
                 folder = layout.output_folder(
@@ -362,7 +366,7 @@ class ClaimWork:
             bench.run.fingerprint,
             written,
             left,
-            {name: found.rows_in(self._buckets) for name, found in bench.entering.items()},
+            self._read(written),
         )
         data = manifest.encode()
         digest = manifests.digest(data)
@@ -374,6 +378,20 @@ class ClaimWork:
         reach("ack.after")
         self._tell("acked", stage=self.resumed_at, rows=self._input_rows(), seconds=seconds)
         return digest
+
+    def _sorted(self, name: str, flow: Flow) -> Flow:
+        """Rows that Spark has to sort before they are published: where a claim has all of them."""
+        phase = self.bench.phase
+        if name not in phase.ordered or not isinstance(phase.partitioning, AsOne):
+            return flow
+        return Flow(name, sorted_frame(flow.frame(self.bench.spark), phase.ordered[name]), flow.schema)
+
+    def _read(self, written: Mapping[str, SavedTable]) -> dict[str, int]:
+        """The rows that were read out of exchanges. A sorted table is published as it was read."""
+        return {
+            name: written[name].rows if found.order else found.rows_in(self._buckets)
+            for name, found in self.bench.entering.items()
+        }
 
     def _leave(self, exchange: Exchange, flows: Mapping[str, Flow]) -> Exchanged:
         bench = self.bench

@@ -22,10 +22,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.batch.exchange import packing, range_splits, run_files
+from penstock.batch.exchange import packing, range_splits, run_files, sorted_ranges
 from penstock.batch.exchange.packing import ExchangePlan
 from penstock.batch.exchange.run_files import ExchangeFile, ExchangeWriter
-from penstock.batch.pipeline.phases import ByKeys, Exchange, Phase
+from penstock.batch.pipeline.phases import ByKeys, ByOrder, Exchange, Phase
 from penstock.batch.runs import layout, manifests, runs
 from penstock.batch.runs.manifests import Exchanged, OutputManifest
 from penstock.batch.runs.runs import Run
@@ -43,9 +43,10 @@ from penstock.errors import (
 from penstock.spark import files
 from penstock.spark.faults import decode
 from penstock.spark.files import Compression
-from penstock.spark.flow import Flow, Scan
+from penstock.spark.flow import Flow, Scan, ScanSplit
 from penstock.storage import Storage
 from penstock.store import Store
+from penstock.types.order import Order
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,17 +83,27 @@ class Entering:
     files: tuple[ExchangeFile, ...]
     writers: tuple[str, ...] = ()
     """The partition that wrote each of them."""
+    order: Order = ()
+    """What the chunks of the files are sorted by, if they are."""
+    boundaries: str | None = None
+    """Where ranges of sorted rows begin, once there is a plan."""
 
     @property
     def rows(self) -> int:
         return sum(each.file.rows for each in self.files)
 
     def flow(self, storage: Storage, buckets: tuple[int, int] | None, tasks: int, hint: str | None) -> Flow:
-        """The rows of some buckets, or all rows where there are no buckets, read by at most ``tasks``."""
+        """The rows of some buckets, or all rows where there are no buckets, read by at most ``tasks``.
+
+        A range of sorted rows counts as a bucket, and is read by one task.
+        """
         if buckets is None:
             return files.read(storage, self.table, self.schema, [each.file for each in self.files])
 
-        def cut(columns: Sequence[str]) -> Sequence[range_splits.RangeSplit]:
+        def cut(columns: Sequence[str]) -> Sequence[ScanSplit]:
+            if self.order:
+                number = buckets[0]
+                return sorted_ranges.cut(storage, self.files, self.order, self.boundaries, number, columns)
             return range_splits.cut(storage, self.files, *buckets, columns, tasks)
 
         return Flow.scan(self.table, Scan(self.schema, cut, hint=hint))
@@ -119,7 +130,8 @@ def write(
         records = files.write(spark, rows, storage, folder, format="arrow", compression=compression)
         return Exchanged(rows.schema, tuple(ExchangeFile(each, 0, ()) for each in records))
     codec = files.codec(spark, storage, compression)
-    task = ExchangeWriter(storage, folder, rows.schema, exchange.keys, BUCKETS, codec)
+    buckets = 1 if exchange.order else BUCKETS
+    task = ExchangeWriter(storage, folder, rows.schema, exchange.keys, buckets, codec, order=exchange.order)
     try:
         found = run_files.collected(rows.run(spark, (task,), run_files.SCHEMA).collect())
     except PenstockError:
@@ -161,7 +173,7 @@ def left(store: Store, storage: Storage, run: Run, phase: int, without: Sequence
     return Left(dict(zip(names, found, strict=True)), digests, tuple(poisoned))
 
 
-def entering(left: Left, exchange: Exchange, schema: pa.Schema) -> Entering:
+def entering(left: Left, exchange: Exchange, schema: pa.Schema, plan: ExchangePlan | None = None) -> Entering:
     """A table as the partitions of an earlier phase left it; ``schema`` is for one without any."""
     found: list[ExchangeFile] = []
     writers: list[str] = []
@@ -172,14 +184,15 @@ def entering(left: Left, exchange: Exchange, schema: pa.Schema) -> Entering:
             fields = f" the fields {', '.join(sorted(lacking))} of" if lacking else ""
             raise CodeChanged(
                 f"partition {name} was completed by other code, which did not keep{fields} {exchange.table} "
-                f"by {', '.join(exchange.keys) or 'all rows'} for a later phase",
+                f"{exchange.how} for a later phase",
                 left="what is complete is kept",
                 hint="compute everything anew with --run NAME, or go back to that code",
             )
         schema = exchanged.schema
         found += exchanged.files
         writers += [name] * len(exchanged.files)
-    return Entering(exchange.table, schema, tuple(found), tuple(writers))
+    boundaries = plan.boundaries if plan else None
+    return Entering(exchange.table, schema, tuple(found), tuple(writers), exchange.order, boundaries)
 
 
 def plan_key(run: Run, phase: int) -> str:
@@ -209,15 +222,21 @@ def agree(
     made_of = {name: digest for each in left for name, digest in each.digests.items()}
     without = [name for each in left for name in each.poisoned]
     written = [each for table in tables for each in table.files]
-    if isinstance(phase.partitioning, ByKeys):
-        small = sum(each.file.bytes for each in written) <= sizes.small_bytes
+    small = sum(each.file.bytes for each in written) <= sizes.small_bytes
+    target = max(sizes.target_bytes, sizes.small_bytes) if small else sizes.target_bytes
+    least = 1 if small else sizes.at_least
+    if isinstance(cut := phase.partitioning, ByKeys):
         made = packing.plan(
             written,
             buckets=BUCKETS,
-            target_bytes=max(sizes.target_bytes, sizes.small_bytes) if small else sizes.target_bytes,
-            at_least=1 if small else sizes.at_least,
+            target_bytes=target,
+            at_least=least,
             made_of=made_of,
             without=without,
+        )
+    elif isinstance(cut, ByOrder):
+        made = sorted_ranges.plan(
+            written, cut.order, target_bytes=target, at_least=least, made_of=made_of, without=without
         )
     else:
         made = packing.plan_of_one(written, made_of=made_of, without=without)
