@@ -355,7 +355,8 @@ class _Planner:
                 if table not in self.placed:
                     return None
                 have[table] = self.placed[table]
-            elif table in draft.partitioning.columns and draft.entering.get(table) is self.home[table]:
+            elif table in draft.partitioning.columns:
+                # It may have changed since it was to enter, but not in what those read that are there.
                 have[table] = draft.partitioning.columns[table]
         # A table that is given whole to one transform of the phase cannot be cut for another.
         if not have or not draft.whole.isdisjoint(tables):
