@@ -30,7 +30,7 @@ class Ledger:
                 held[event.name] = (event.stage or 0) + 1
             elif event.kind in ("acked", "lost", "failed", "poisoned", "released"):
                 held.pop(event.name, None)
-                self._done[event.instance] += event.kind == "acked"
+                self._done[event.instance] += event.kind == "acked" and not event.phase
 
     @property
     def events(self) -> list[Event]:
@@ -39,7 +39,7 @@ class Ledger:
 
     @property
     def done(self) -> int:
-        """Partitions that are published."""
+        """Row ranges that are published; key ranges follow, and how many is known when all are."""
         with self._lock:
             return self._done.total()
 

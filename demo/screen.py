@@ -59,7 +59,9 @@ class Lines(Screen):
     def tell(self, event: Event) -> None:
         super().tell(event)
         if event.kind == "acked":
-            self.say(f"{event.instance} finished {event.name}  ({self.ledger.done} of {self.partitions})")
+            count = "" if event.phase else f"  ({self.ledger.done} of {self.partitions})"
+            what = "key range " if event.phase else ""
+            self.say(f"{event.instance} finished {what}{event.name}{count}")
 
     def look(self) -> None:
         """Everything was said when it happened."""

@@ -57,12 +57,21 @@ def _bytes(about: str) -> Setting:
     return Setting(_size, "a size", about)
 
 
+def _bytes_or_none(about: str) -> Setting:
+    return Setting(_size_or_none, "a size, or 0", about)
+
+
 def _duration(raw: object) -> float:
     if isinstance(raw, str) and (match := _DURATION.fullmatch(raw.strip())):
         raw = float(match[1]) * _SECONDS[match[2]]
     if isinstance(raw, bool) or not isinstance(raw, int | float) or not 0 < raw < float("inf"):
         raise ValueError('must be a time: seconds, or text such as "500ms", "10s" or "2m"')
     return float(raw)
+
+
+def _size_or_none(raw: object) -> int:
+    """0 stands for none."""
+    return 0 if raw == 0 and not isinstance(raw, bool) else _size(raw)
 
 
 def _duration_or_none(raw: object) -> float:
@@ -221,13 +230,13 @@ SETTINGS: Mapping[str, Setting] = {
     "run.task_rows": _whole(
         0, about="How many rows of a partition a Spark task computes. 0 lets the number of cores decide."
     ),
-    "run.whole_bytes": _bytes(
+    "run.whole_bytes": _bytes_or_none(
         "Up to which size an input is given whole to each partition, where a join allows it. "
-        "Larger ones are exchanged by the join's key."
+        "Larger ones are exchanged by the join's key. 0 gives none whole."
     ),
-    "run.small_bytes": _bytes(
+    "run.small_bytes": _bytes_or_none(
         "Up to which size all inputs together are one partition if the pipeline groups, joins or sorts. "
-        "So small an exchange is one partition, too: Spark then shuffles in memory."
+        "So small an exchange is one partition, too: Spark then shuffles in memory. 0 exchanges everything."
     ),
     "run.range_bytes": _bytes("About how much an exchange puts into one key range."),
     "run.everything_bytes": _bytes(
