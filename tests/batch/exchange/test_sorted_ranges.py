@@ -99,6 +99,7 @@ def test_ranges_after_each_other_are_all_rows_in_order(
         found = planned(files, count, order)
         assert len(found.ranges) <= count
         assert sum(each.rows for each in found.ranges) == first
+        assert all(each.rows >= 0 and each.bytes >= 0 for each in found.ranges)
         assert PLAN.decode("there", found.encode()) == found
         ranges = read(storage, files, found, order)
     # Sorting is stable: rows with equal keys stay as the tasks and chunks wrote them.

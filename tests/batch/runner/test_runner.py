@@ -306,7 +306,7 @@ def _by_rows(pipeline: ps.Pipeline) -> Phases:
     def narrow(*_: object) -> tuple[Narrow, dict[str, Any]]:
         return Narrow("trades"), {}
 
-    return derive_phases(pipeline.bound, pipeline.inputs, pipeline.outputs, narrow, frozenset(), orders={})
+    return derive_phases(pipeline.bound, pipeline.inputs, pipeline.outputs, narrow, frozenset())
 
 
 def test_plan_shows_what_is_reused_and_why(place: Place, changed: ps.Pipeline) -> None:

@@ -120,6 +120,7 @@ def _weights(chunk: _Chunk) -> Counts:
     """Of the rows between two samples, half are taken for lower than what lies there."""
     weights = np.full(chunk.samples, chunk.step, np.int64)
     weights[0] = (chunk.step + 1) // 2
+    weights[-1] = min(int(weights[-1]), chunk.rows - int(weights[:-1].sum()))
     return weights
 
 

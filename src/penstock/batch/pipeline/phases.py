@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
+from types import MappingProxyType
 
 from penstock.batch.pipeline.partitioning import Everything, Keyed, Narrow, Need
 from penstock.batch.pipeline.stages import Bound, Fields, Stage, conflicts, derive, live
@@ -134,11 +135,16 @@ class Phase:
         """The exchange that it writes of a table for a later phase."""
         return next(e for e in self.leaving if e.table == table and reader in e.readers)
 
-    def enters_by(self, table: str) -> tuple[tuple[str, ...], Order]:
-        """The key that a table enters by, which is empty where it is read as a whole; the order if sorted."""
-        if isinstance(self.partitioning, ByOrder):
-            return tuple(each.name for each in self.partitioning.order), self.partitioning.order
-        return self.partitioning.columns[table] if isinstance(self.partitioning, ByKeys) else (), ()
+    def keys(self, table: str) -> tuple[str, ...]:
+        """The key that a table enters by; empty where it is read as a whole."""
+        if isinstance(self.partitioning, ByKeys):
+            return self.partitioning.columns[table]
+        return tuple(each.name for each in self.order)
+
+    @property
+    def order(self) -> Order:
+        """What its table is sorted by, if that is how it is cut."""
+        return self.partitioning.order if isinstance(self.partitioning, ByOrder) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +195,7 @@ def derive_phases(
     decide: Decide,
     small: frozenset[str],
     *,
-    orders: Mapping[str, Order],
+    orders: Mapping[str, Order] = MappingProxyType({}),
     as_one: bool = False,
 ) -> Phases:
     """Cut a pipeline into phases.
@@ -508,8 +514,8 @@ def _finish(
         for name, origin in phase.entering.items():
             if origin is None:
                 continue
-            keys, order = phase.enters_by(name)
-            fields, readers = leaving[origin].setdefault((name, keys, order), (set(), []))
+            keys = phase.keys(name)
+            fields, readers = leaving[origin].setdefault((name, keys, phase.order), (set(), []))
             fields |= wanted.get(name, frozenset()) | set(keys)
             readers.append(phase.index)
             needed[origin].setdefault(name, set()).update(fields)
