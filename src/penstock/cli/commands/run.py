@@ -83,7 +83,12 @@ def with_settings(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--output", metavar="DIR", help="Where output files go.  [default: STORAGE/output]")
 @click.option("--output-format", type=click.Choice(["parquet", "arrow"]), help="[default: parquet]")
 @click.option("--run", "name", metavar="NAME", help="Name of the run.  [default: the pipeline's name]")
-@click.option("--partition-rows", type=int, metavar="N", help="Rows of a partition.")
+@click.option(
+    "--partition-rows",
+    type=int,
+    metavar="N",
+    help="Rows of a partition.  [default: whole files, or 2.5 million]",
+)
 @with_context
 @with_settings
 def command(
