@@ -202,9 +202,10 @@ SETTINGS: Mapping[str, Setting] = {
         "about 2.5 million rows.",
     ),
     "run.checkpoint": _text(
-        r"every-stage|every:[1-9]\d*|none",
-        "every-stage, every:N or none",
-        "After which stages a checkpoint is saved.",
+        r"every-stage|every:[1-9]\d*|auto|none",
+        "every-stage, every:N, auto or none",
+        "After which stages a checkpoint is saved. `auto` saves where the work since the last one is worth "
+        "it, by what stages and checkpoints cost and how often instances die.",
     ),
     "run.checkpoint_compression": _text(
         r"auto|none|lz4|zstd", "auto, none, lz4 or zstd", "How the files of checkpoints are compressed."

@@ -38,7 +38,7 @@ def with_settings(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--instances", type=int, metavar="N", help="Processes that work on it, each with a Spark session."
     )
-    @click.option("--checkpoint", metavar="WHEN", help="every-stage, every:N or none.")
+    @click.option("--checkpoint", metavar="WHEN", help="every-stage, every:N, auto or none.")
     @click.option("--claims", type=int, metavar="N", help="Partitions that an instance works on at once.")
     @click.option("--max-batches", type=int, metavar="N", help="Stop after N partitions.")
     @click.option("--lease-ttl", metavar="TIME", help="How long a dead instance's claims are kept: 10s, 2m.")
