@@ -465,7 +465,6 @@ def test_rows_that_stay_in_the_task_of_their_number(
     [
         pytest.param(lambda f: f.repartition(4), id="repartition"),
         pytest.param(lambda f: f.coalesce(2), id="coalesce"),
-        pytest.param(lambda f: f.hint("rebalance"), id="rebalance"),
         pytest.param(lambda f: f.union(f), id="union"),
         pytest.param(lambda f: f.join(f.withColumnRenamed("id", "other"), on=f["id"] == 1), id="join"),
         pytest.param(lambda f: f.distinct(), id="distinct"),

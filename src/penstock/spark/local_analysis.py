@@ -67,7 +67,7 @@ def main() -> int:
     path, packed = cloudpickle.loads(sys.stdin.buffer.read())
     sys.path[:] = path
     function = cloudpickle.loads(packed)
-    spark = start(SparkConfig("local[1]", "512m", fast_start=True), app_name="penstock analysis")
+    spark = start(SparkConfig("local[1]", "512m", fast_start=True), app_name="penstock-analysis")
     try:
         result: object = function(spark)
     except PenstockError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -173,8 +172,8 @@ def test_a_claim_that_is_taken_away_leaves_the_others(small: Place, jobs: list[i
     with armed({at: take_one}):
         report = run(small, pipeline(valid, valued, rounded), checkpoint=ps.EveryStage())
     assert (report.ending, report.acked, report.lost) == ("complete", PARTITIONS, 1)
-    tokens = Counter(view.token for view in board(small).partitions())
-    assert tokens == {1: PARTITIONS - 1, 2: 1}
+    again = [view.range for view in board(small).partitions() if view.token > 1]
+    assert again == taken
     assert max(jobs) == TOGETHER
     assert published(small) == wanted(small)
 
@@ -216,9 +215,10 @@ def test_rows_go_through_an_exchange(small: Place, jobs: list[int]) -> None:
     def totals(trades: DataFrame) -> DataFrame:
         return trades.groupBy("symbol").agg(F.count("*").alias("trades"), F.sum("notional").alias("notional"))
 
-    made = ps.Pipeline("small", inputs=Trades, outputs=trades.Positions, transforms=[valid, valued, totals])
-    options = {"small_bytes": 0, "whole_bytes": 0}
-    report = run(small, made, **options)
+    made = ps.Pipeline(
+        "small-totals", inputs=Trades, outputs=trades.Positions, transforms=[valid, valued, totals]
+    )
+    report = run(small, made, run="small", small_bytes=0, whole_bytes=0)
     assert report.ending == "complete"
     assert max(jobs) == TOGETHER
     rows = ps.Output(small.store, "small").arrow("positions").sort_by("symbol").to_pylist()

@@ -88,7 +88,7 @@ def test_a_checkpoint_fits_only_the_resources_it_was_made_with(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Board, "save_checkpoint", save)
-        patch.setattr(runner, "_give_slot", lambda: None)
+        patch.setattr(runner, "_give_slots", lambda _: None)
         runner.run(factory)
     monkeypatch.setenv("PENSTOCK_TEST_PLUS", str(plus))
     report = place.runner(pipeline).run(factory)
