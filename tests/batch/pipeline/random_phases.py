@@ -187,9 +187,9 @@ def _entered(
     tables = {name: inputs[name] for name in phase.whole}
     for name, origin in phase.entering.items():
         if origin is not None:
-            rows = left.get((origin, name, phase.enters_by(name)[0]), [])
+            rows = left.get((origin, name, phase.keys(name)), [])
             if isinstance(phase.partitioning, ByKeys):
-                rows = [r for r in rows if bucket([r[c] for c in phase.enters_by(name)[0]]) == part]
+                rows = [r for r in rows if bucket([r[c] for c in phase.keys(name)]) == part]
             tables[name] = rows
         elif phase.partitioning == ByRows(name):
             tables[name] = inputs[name][part::PARTS]
