@@ -65,7 +65,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _run(console: Console, scene: Scene, store: Store) -> tuple[Ledger, Death | None]:
     """Two instances work on the run; one of them is killed."""
     stages = scene.project.pipeline.stages
-    partitions = -(-scene.rows // scene.config.run.partition_rows)
+    partitions = -(-scene.rows // (scene.config.run.partition_rows or scene.rows))
     names = " → ".join("+".join(stage.names) for stage in stages)
     _heading(console, f"Two instances run {names} over {partitions} partitions")
     ledger = Ledger()

@@ -205,11 +205,16 @@ SETTINGS: Mapping[str, Setting] = {
         "The certificate that this process shows, as a server and as a client.",
     ),
     "tls.key": _text(r".+", "the path of a PEM file with the private key", "The key of the certificate."),
-    "run.partition_rows": _whole(1, about="How many rows of the input a partition has."),
+    "run.partition_rows": _whole(
+        1,
+        about="How many rows of an input a partition has. By default whole files of up to 1 GB, and else "
+        "about 2.5 million rows.",
+    ),
     "run.checkpoint": _text(
-        r"every-stage|every:[1-9]\d*|none",
-        "every-stage, every:N or none",
-        "After which stages a checkpoint is saved.",
+        r"every-stage|every:[1-9]\d*|auto|none",
+        "every-stage, every:N, auto or none",
+        "After which stages a checkpoint is saved. `auto` saves where the work since the last one is worth "
+        "it, by what stages and checkpoints cost and how often instances die.",
     ),
     "run.checkpoint_compression": _text(
         r"auto|none|lz4|zstd", "auto, none, lz4 or zstd", "How the files of checkpoints are compressed."

@@ -96,6 +96,23 @@ def read(frame: DataFrame, known: Collection[object] = ()) -> PlanNode:
         raise PlanUnreadable("the plan is too deep") from error
 
 
+# Each of their tasks makes rows of those of one task below it, which has the same number.
+_IN_PLACE = frozenset(
+    {"Project", "Filter", "Generate", "Expand", "MapInArrow", "MapInPandas", "SubqueryAlias", "Range"}
+)
+
+
+def stays_in_place(frame: DataFrame) -> bool:
+    """Whether each task of a DataFrame has exactly what it made of the rows of one task of its scan.
+
+    Such tasks have the number of the scan's task. False where the plan cannot be read.
+    """
+    try:
+        return all(node.name in _IN_PLACE for node in read(frame).walk())
+    except PlanUnreadable:
+        return False
+
+
 def _analysed(frame: object) -> Any:
     return cast("Any", frame)._jdf.queryExecution().analyzed()  # noqa: SLF001
 

@@ -25,6 +25,7 @@ from pyarrow import types as t
 from penstock.batch.exchange.hashing import bucket_numbers, check_key
 from penstock.batch.exchange.ordering import encode_rows, sort_indices
 from penstock.errors import CorruptFile, UsageError
+from penstock.spark.files import folder_of
 from penstock.spark.flow import Batches
 from penstock.storage import FileRecord, FileWriter, Storage
 from penstock.types.arrow import has_inside
@@ -177,18 +178,26 @@ def spread(size: int, rows: Counts) -> Counts:
     return spread
 
 
-def collected(rows: Iterable[Row]) -> tuple[ExchangeFile, ...]:
-    """The files of all tasks that an `ExchangeWriter` ran in, in the order of their numbers."""
-    return tuple(
-        ExchangeFile(
-            FileRecord(r["path"], r["rows"], r["bytes"], r["sha256"]),
-            r["batch_rows"],
-            tuple(r["counts"]),
-            r["sums"],
-            r["samples"],
+def numbered(rows: Iterable[Row]) -> list[tuple[int, ExchangeFile]]:
+    """The files of all tasks that an `ExchangeWriter` ran in, with their numbers, in the order of these."""
+    return [
+        (
+            int(r["part"]),
+            ExchangeFile(
+                FileRecord(r["path"], r["rows"], r["bytes"], r["sha256"]),
+                r["batch_rows"],
+                tuple(r["counts"]),
+                r["sums"],
+                r["samples"],
+            ),
         )
         for r in sorted(rows, key=lambda r: int(r["part"]))
-    )
+    ]
+
+
+def collected(rows: Iterable[Row]) -> tuple[ExchangeFile, ...]:
+    """The files of all tasks that an `ExchangeWriter` ran in, in the order of their numbers."""
+    return tuple(file for _, file in numbered(rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +210,8 @@ class ExchangeWriter:
     """
 
     storage: Storage
-    folder: str
+    folder: str | tuple[str, ...]
+    """Where to; or where each task writes to, by its number."""
     schema: pa.Schema
     keys: tuple[str, ...]
     buckets: int
@@ -235,7 +245,8 @@ class ExchangeWriter:
             return
         context = TaskContext.get()
         part, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
-        path = f"{self.folder}/part-{part:05d}-{attempt}.arrow"
+        folder = self.folder if isinstance(self.folder, str) else folder_of(self.folder, part)
+        path = f"{folder}/part-{part:05d}-{attempt}.arrow"
         with self.storage.create(path) as sink:
             summed = _Summed(sink)
             written = self._write(summed, first, chunks)

@@ -26,7 +26,7 @@ from penstock.batch.exchange import packing, range_splits, run_files, sorted_ran
 from penstock.batch.exchange.packing import ExchangePlan
 from penstock.batch.exchange.run_files import ExchangeFile, ExchangeWriter
 from penstock.batch.pipeline.phases import ByKeys, ByOrder, Exchange, Phase
-from penstock.batch.runs import layout, manifests, runs
+from penstock.batch.runs import checkpoints, layout, manifests, runs
 from penstock.batch.runs.manifests import Exchanged, OutputManifest
 from penstock.batch.runs.runs import Run
 from penstock.config import shown_url
@@ -98,7 +98,8 @@ class Entering:
         A range of sorted rows counts as a bucket, and is read by one task.
         """
         if buckets is None:
-            return files.read(storage, self.table, self.schema, [each.file for each in self.files])
+            records = tuple(each.file for each in self.files)
+            return checkpoints.read(storage, self.table, self.schema, (records,), hint)
 
         def cut(columns: Sequence[str]) -> Sequence[ScanSplit]:
             if self.order:
@@ -117,29 +118,33 @@ def write(
     storage: Storage,
     run: Run,
     phase: int,
-    claim: Claim,
+    claims: Sequence[Claim],
     exchange: Exchange,
     flow: Flow,
     compression: Compression,
-) -> Exchanged:
-    """Write the rows of a table for a later phase, on the executors."""
+) -> list[Exchanged]:
+    """Write the rows of a table for a later phase, on the executors.
+
+    Of several claims, each task of the flow has the rows of one; what is left of each.
+    """
     # Of a table that is only counted, some field has to tell how many rows there are.
     rows = flow.select(exchange.fields or flow.schema.names[:1])
-    folder = layout.exchange_folder(run.place(phase), exchange.name, claim.range, claim.token)
+    place, name = run.place(phase), exchange.name
+    folders = tuple(layout.exchange_folder(place, name, each.range, each.token) for each in claims)
     if not exchange.keys:
-        records = files.write(spark, rows, storage, folder, format="arrow", compression=compression)
-        return Exchanged(rows.schema, tuple(ExchangeFile(each, 0, ()) for each in records))
+        written = files.write_each(spark, rows, storage, folders, format="arrow", compression=compression)
+        return [Exchanged(rows.schema, tuple(ExchangeFile(r, 0, ()) for r in each)) for each in written]
     codec = files.codec(spark, storage, compression)
     buckets = 1 if exchange.order else BUCKETS
-    task = ExchangeWriter(storage, folder, rows.schema, exchange.keys, buckets, codec, order=exchange.order)
+    task = ExchangeWriter(storage, folders, rows.schema, exchange.keys, buckets, codec, order=exchange.order)
     try:
-        found = run_files.collected(rows.run(spark, (task,), run_files.SCHEMA).collect())
+        found = run_files.numbered(rows.run(spark, (task,), run_files.SCHEMA).collect())
     except PenstockError:
         raise
     except Exception as error:
         raise decode(error) from error
     reach("exchange.written")
-    return Exchanged(rows.schema, found)
+    return [Exchanged(rows.schema, each) for each in files.by_folder(found, len(folders))]
 
 
 def left(store: Store, storage: Storage, run: Run, phase: int, without: Sequence[str] = ()) -> Left:
