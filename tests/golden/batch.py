@@ -26,7 +26,7 @@ from penstock.batch.inputs.model import (
 )
 from penstock.batch.inputs.model import digest_of as digest_of_rows
 from penstock.batch.inputs.replaced import outlived
-from penstock.batch.runs import dropping, manifests, runs
+from penstock.batch.runs import dropping, manifests, pacing, runs
 from penstock.batch.runs.manifests import (
     CheckpointManifest,
     Exchanged,
@@ -35,6 +35,7 @@ from penstock.batch.runs.manifests import (
     SavedTable,
     StagePrint,
 )
+from penstock.batch.runs.pacing import StageCost
 from penstock.batch.runs.runs import PhaseRecord, Run
 from penstock.control.catalog import codec as catalog_codec
 from penstock.control.catalog import texts
@@ -391,6 +392,13 @@ GOLDEN = [
         replace(EXCHANGE_PLAN, boundaries=encode_rows(BOUNDARIES)).encode,
         newer=numbered("format"),
         plain=without("boundaries"),
+    ),
+    Golden(
+        "runs/costs.json",
+        {0: StageCost(0, 1.5, 4_096)},
+        lambda data: pacing.find(stored("runs/nightly~1a2b3c4d/costs", data), "nightly~1a2b3c4d"),
+        lambda: pacing.MEASURED.encode(pacing.Measured((StageCost(0, 1.5, 4_096),))),
+        newer=numbered("format"),
     ),
     INPUT_FILES,
     Golden(

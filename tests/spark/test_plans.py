@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 
 from penstock.batch.pipeline.partitioning import Everything, Keyed, Narrow, Need, Slot, needs
-from penstock.spark import plans
-from penstock.spark.plan_json import grow
-from penstock.spark.plan_reader import NO_DETAILS, PlanReader
-from penstock.spark.plan_tree import PlanNode, is_key_type
-from penstock.spark.plans import PlanUnreadable, leaf, needs_rows, read
+from penstock.spark.plans import analysed as plans
+from penstock.spark.plans.analysed import PlanUnreadable, leaf, needs_rows, read
+from penstock.spark.plans.plan_json import grow
+from penstock.spark.plans.plan_reader import NO_DETAILS, PlanReader
+from penstock.spark.plans.plan_tree import PlanNode, is_key_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,7 +19,7 @@ from penstock.batch.pipeline.needs import need_of
 from penstock.batch.pipeline.partitioning import Need
 from penstock.batch.pipeline.phases import AsOne, ByKeys, ByRows, Carried, Phase, Phases, derive_phases
 from penstock.batch.pipeline.stages import Bound, bind
-from penstock.spark.plan_tree import JoinKind, PlanNode
+from penstock.spark.plans.plan_tree import JoinKind, PlanNode
 from penstock.types.tables import TableMeta
 
 Row = dict[str, Any]

@@ -13,7 +13,7 @@ from penstock.batch.pipeline.partitioning import (
     contradiction,
     needs,
 )
-from penstock.spark.plan_tree import JoinKind, PlanNode
+from penstock.spark.plans.plan_tree import JoinKind, PlanNode
 
 
 def table(name: str, *fields: str, start: int) -> PlanNode:

@@ -9,7 +9,7 @@ import pytest
 import penstock as ps
 from penstock.batch.runs import pacing
 from penstock.batch.runs.options import Auto, checkpointing
-from penstock.batch.runs.pacing import Pace, Reliability, StageCost, Verdict, interval, reasons, verdicts
+from penstock.batch.runs.pacing import Pace, Reliability, StageCost, StageVerdict, interval, reasons, verdicts
 
 MB = 1_000_000
 DAY = 86_400.0
@@ -17,7 +17,7 @@ DAY = 86_400.0
 OFTEN = Reliability(seconds=200 * 1_000_000 - DAY, deaths=999_999)
 
 
-def saved(found: list[Verdict]) -> list[int]:
+def saved(found: list[StageVerdict]) -> list[int]:
     return [verdict.stage for verdict in found if verdict.saves]
 
 
@@ -59,7 +59,7 @@ def test_short_work_on_reliable_machines_is_not_saved() -> None:
 
 def test_the_reasons_have_the_numbers() -> None:
     [verdict] = verdicts([cost(3, 9.0, saving=1.0)], OFTEN)
-    assert verdict == Verdict(
+    assert verdict == StageVerdict(
         3,
         False,
         "9 s of work since the last one; saving 127.5 MB takes 1 s and is worth it after 20 s, "

@@ -27,9 +27,9 @@ from penstock.errors import (
     UndeclaredWrite,
     UnknownField,
 )
-from penstock.spark.local_analysis import in_local_session
-from penstock.spark.plan_tree import PlanNode
-from penstock.spark.plans import PlanUnreadable, leaf, needs_rows, read
+from penstock.spark.plans.analysed import PlanUnreadable, leaf, needs_rows, read
+from penstock.spark.plans.local_analysis import in_local_session
+from penstock.spark.plans.plan_tree import PlanNode
 from penstock.spark.session import empty_frame, is_connect
 from penstock.types.spark import is_same, spark_type, widens
 from penstock.types.tables import Table

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from penstock.spark.plan_tree import PlanNode, is_key_type
+from penstock.spark.plans.plan_tree import PlanNode, is_key_type
 
 Slot = frozenset[tuple[str, str]]
 """One field, as (table, field), of each table that is cut. Rows that agree there may stay together."""

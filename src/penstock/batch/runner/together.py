@@ -22,14 +22,14 @@ from penstock.batch.pipeline.retry import attempt_job
 from penstock.batch.pipeline.transforms import Division, Retry
 from penstock.batch.runner.events import EventKind
 from penstock.batch.runner.lease import Hold
-from penstock.batch.runner.work import Bench, ClaimWork, Made, write_phase
+from penstock.batch.runner.work import Bench, ClaimWork, PhaseFiles, write_phase
 from penstock.batch.runs import checkpoints
-from penstock.batch.runs.checkpoints import InputRows, Saved
+from penstock.batch.runs.checkpoints import InputRows, SavedCheckpoint
 from penstock.control.claims import Claim
 from penstock.core.failpoints import reach
 from penstock.errors import FencedError
 from penstock.spark.flow import Flow, Scan, Splits
-from penstock.spark.plans import stays_in_place
+from penstock.spark.plans.analysed import stays_in_place
 
 T = TypeVar("T")
 
@@ -123,7 +123,7 @@ class WorkTogether:
         reach("stage.planned")
         return made
 
-    def _checkpoint(self, done: int, flows: dict[str, Flow]) -> tuple[dict[str, Flow], list[Saved]]:
+    def _checkpoint(self, done: int, flows: dict[str, Flow]) -> tuple[dict[str, Flow], list[SavedCheckpoint]]:
         bench = self.bench
         self._check_places(flows.values())
         printed = bench.run.fingerprint.upto(done, bench.phase.index)
@@ -145,7 +145,7 @@ class WorkTogether:
             if not isinstance(flow.origin, Scan) and not stays_in_place(flow.origin):
                 raise RowsMove(flow.table)
 
-    def _publish(self, work: ClaimWork, made: Made) -> str | Exception:
+    def _publish(self, work: ClaimWork, made: PhaseFiles) -> str | Exception:
         try:
             return work.publish(made, together=len(self.works))
         except Exception as error:

@@ -23,7 +23,7 @@ from penstock.batch.pipeline.retry import attempt_job
 from penstock.batch.runner.events import Event, EventKind, Listener
 from penstock.batch.runner.lease import Hold
 from penstock.batch.runs import checkpoints, exchanges, layout, manifests
-from penstock.batch.runs.checkpoints import InputRows, Saved
+from penstock.batch.runs.checkpoints import InputRows, SavedCheckpoint
 from penstock.batch.runs.exchange_disk import ExchangeDisk
 from penstock.batch.runs.exchanges import Entering
 from penstock.batch.runs.manifests import Exchanged, Fingerprint, OutputManifest, SavedTable, StagePrint
@@ -128,7 +128,7 @@ class Bench:
             return False
         return self.pace is None or self.pace.saves(stage.index)
 
-    def learn(self, stage: Stage, unsaved: int, seconds: float, saved: Sequence[Saved]) -> None:
+    def learn(self, stage: Stage, unsaved: int, seconds: float, saved: Sequence[SavedCheckpoint]) -> None:
         """Take note of what a stage cost with its checkpoint, if no other one was computed with it."""
         if self.pace is not None and unsaved == 1:
             files = [file for each in saved for table in each.tables.values() for file in table.files]
@@ -344,7 +344,7 @@ class ClaimWork:
             self._dropped |= bound.transform.drops
         self._since += stage.names
 
-    def _checkpoint(self, done: int, flows: Mapping[str, Flow]) -> tuple[dict[str, Flow], Saved]:
+    def _checkpoint(self, done: int, flows: Mapping[str, Flow]) -> tuple[dict[str, Flow], SavedCheckpoint]:
         bench = self.bench
         [saved], onward = self._retried(
             lambda: checkpoints.save(
@@ -361,7 +361,7 @@ class ClaimWork:
         self.record(saved)
         return onward, saved
 
-    def record(self, saved: Saved) -> None:
+    def record(self, saved: SavedCheckpoint) -> None:
         """Note in the store that a checkpoint is complete."""
         # What follows reads files: the transforms up to here do not run again.
         self._retries = []
@@ -376,7 +376,7 @@ class ClaimWork:
         [made] = write_phase(self.bench, [self.claim], flows, self._retried)
         return self.publish(made)
 
-    def publish(self, made: Made, together: int = 1) -> str:
+    def publish(self, made: PhaseFiles, together: int = 1) -> str:
         """Publish what was written, by so many claims ``together``: each has taken its share of the time."""
         bench, written, left = self.bench, made.tables, made.exchanges
         self._count(written)
@@ -450,7 +450,7 @@ class ClaimWork:
         bench.tell(Event(kind, bench.config.instance, claim.range, claim.token, phase=phase, **more))
 
 
-class Made(NamedTuple):
+class PhaseFiles(NamedTuple):
     """What a phase has made of one claim's rows, in files that nothing refers to yet."""
 
     tables: dict[str, SavedTable]
@@ -462,12 +462,12 @@ def write_phase(
     claims: Sequence[Claim],
     flows: Mapping[str, Flow],
     run: Callable[[Callable[[], list[Any]]], list[Any]],
-) -> list[Made]:
+) -> list[PhaseFiles]:
     """Write the outputs of a phase, and what it leaves for others; ``run`` runs a job.
 
     Of several claims, each task of a flow has the rows of one.
     """
-    made = [Made({}, {}) for _ in claims]
+    made = [PhaseFiles({}, {}) for _ in claims]
     for name in bench.phase.outputs:
         # What later phases need beside the output's own fields is not published.
         flow = _sorted(bench, name, flows[name].select(bench.executor.pipeline.tables[name].__fields__))

@@ -103,7 +103,7 @@ def restore(
     return flows
 
 
-class Saved(NamedTuple):
+class SavedCheckpoint(NamedTuple):
     """A checkpoint of one claim: the pointer for the store, and what it has of each table."""
 
     ref: CheckpointRef
@@ -119,7 +119,7 @@ def save(
     flows: Mapping[str, Flow],
     fingerprint: Fingerprint,
     compression: Compression,
-) -> tuple[list[Saved], dict[str, Flow]]:
+) -> tuple[list[SavedCheckpoint], dict[str, Flow]]:
     """Write the tables; what comes back is a checkpoint for each claim, and flows that read the files.
 
     Of several claims, each task of a flow has the rows of one. ``fingerprint`` is the part that decides about
@@ -149,7 +149,7 @@ def save(
         data = CHECKPOINT.encode(CheckpointManifest(claim.range, claim.token, done, fingerprint, each))
         digest = manifests.digest(data)
         storage.write(layout.checkpoint_manifest(run, claim.range, claim.token, done - 1, digest), data)
-        saved.append(Saved(CheckpointRef(done - 1, claim.token, digest), each))
+        saved.append(SavedCheckpoint(CheckpointRef(done - 1, claim.token, digest), each))
     return saved, onward
 
 

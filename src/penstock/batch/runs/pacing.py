@@ -59,7 +59,7 @@ class Reliability:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class StageVerdict:
     """Whether a checkpoint follows a stage, and why."""
 
     stage: int
@@ -72,7 +72,7 @@ def interval(saving: float, between_deaths: float) -> float:
     return math.sqrt(2 * saving * between_deaths)
 
 
-def verdicts(costs: Sequence[StageCost], known: Reliability) -> list[Verdict]:
+def verdicts(costs: Sequence[StageCost], known: Reliability) -> list[StageVerdict]:
     """After which of the stages of a phase, all but its last one, checkpoints are saved."""
     found, since = [], 0.0
     every = known.between_deaths
@@ -81,7 +81,7 @@ def verdicts(costs: Sequence[StageCost], known: Reliability) -> list[Verdict]:
         wait = interval(cost.saving, every)
         saves = since >= wait
         found.append(
-            Verdict(
+            StageVerdict(
                 cost.stage,
                 saves,
                 f"{_time(since)} of work since the last one; saving {cost.bytes / 1e6:,.1f} MB takes "
@@ -92,10 +92,12 @@ def verdicts(costs: Sequence[StageCost], known: Reliability) -> list[Verdict]:
     return found
 
 
-def reasons(stages: Sequence[int], costs: Mapping[int, StageCost], known: Reliability) -> list[Verdict]:
+def reasons(stages: Sequence[int], costs: Mapping[int, StageCost], known: Reliability) -> list[StageVerdict]:
     """The verdicts about ``stages``, all of a phase but its last, as far as there are measurements."""
     if any(stage not in costs for stage in stages):
-        return [Verdict(stage, True, "to measure what it costs: nothing is known yet") for stage in stages]
+        return [
+            StageVerdict(stage, True, "to measure what it costs: nothing is known yet") for stage in stages
+        ]
     return verdicts([costs[stage] for stage in stages], known)
 
 

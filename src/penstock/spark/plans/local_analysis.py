@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.config import SparkConfig
 from penstock.errors import PenstockError
-from penstock.spark.plans import PlanUnreadable
+from penstock.spark.plans.analysed import PlanUnreadable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,7 +43,7 @@ def in_local_session(function: Callable[[SparkSession], T]) -> T:
     environ = {name: value for name, value in os.environ.items() if name not in _REMOTE}
     with tempfile.TemporaryDirectory(prefix="penstock-analysis-") as folder:
         answer = Path(folder) / "answer"
-        command = [sys.executable, "-m", "penstock.spark.local_analysis", str(answer)]
+        command = [sys.executable, "-m", "penstock.spark.plans.local_analysis", str(answer)]
         try:
             done = subprocess.run(
                 command, input=work, capture_output=True, env=environ, timeout=_SECONDS, check=False

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock.spark.plan_json import Unexpected, grow
-from penstock.spark.plan_reader import FIELD, STANDS_FOR_ROWS, TABLE, PlanReader
-from penstock.spark.plan_tree import PlanNode
+from penstock.spark.plans.plan_json import Unexpected, grow
+from penstock.spark.plans.plan_reader import FIELD, STANDS_FOR_ROWS, TABLE, PlanReader
+from penstock.spark.plans.plan_tree import PlanNode
 from penstock.spark.session import is_connect
 
 if TYPE_CHECKING:
