@@ -22,7 +22,7 @@ LAYERS: list[set[str]] = [
     {"storage", "store"},
     {"spark"},
     {"control.catalog", "control.claims", "control.cluster"},
-    {"batch.inputs", "batch.pipeline"},
+    {"batch.exchange", "batch.inputs", "batch.pipeline"},
     {"journals.format"},
     {"journals.reader"},
     {"journals.writer"},

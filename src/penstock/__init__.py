@@ -11,8 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.batch.inputs import register
-    from penstock.batch.pipeline import Dataset, Pipeline, Resource, Retry, arrow_transform, transform
+    from penstock.batch.pipeline import (
+        Dataset,
+        Pipeline,
+        Resource,
+        Retry,
+        arrow_transform,
+        everything,
+        partition,
+        transform,
+    )
     from penstock.batch.runner import (
+        Auto,
         EveryNStages,
         EveryStage,
         Never,
@@ -35,6 +45,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Auto": "penstock.batch.runner",
     "Dataset": "penstock.batch.pipeline",
     "EveryNStages": "penstock.batch.runner",
     "EveryStage": "penstock.batch.runner",
@@ -61,7 +72,9 @@ _HOMES = {
     "TransientError": "penstock.errors",
     "arrow_transform": "penstock.batch.pipeline",
     "derived": "penstock.types.tables",
+    "everything": "penstock.batch.pipeline",
     "open_store": "penstock.store",
+    "partition": "penstock.batch.pipeline",
     "register": "penstock.batch.inputs",
     "start_spark": "penstock.spark.session:start",
     "transform": "penstock.batch.pipeline",
@@ -69,6 +82,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Auto",
     "Dataset",
     "EveryNStages",
     "EveryStage",
@@ -95,7 +109,9 @@ __all__ = [
     "TransientError",
     "arrow_transform",
     "derived",
+    "everything",
     "open_store",
+    "partition",
     "register",
     "start_spark",
     "transform",

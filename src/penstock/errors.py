@@ -16,6 +16,8 @@
     │   ├── SparkLost
     │   ├── StorageFull
     │   ├── StorageUnusable
+    │   ├── DiskLimit
+    │   ├── ExchangeDamaged
     │   └── FailingAlike
     └── TerminalError                  trying again cannot help
         ├── UsageError
@@ -178,6 +180,18 @@ class StorageUnusable(HaltError, OSError):
     """Files cannot be written where they have to be."""
 
     code = "storage-unusable"
+
+
+class DiskLimit(HaltError):
+    """What a run leaves for its later phases would take more disk than it may."""
+
+    code = "disk-limit"
+
+
+class ExchangeDamaged(HaltError):
+    """A file that a phase of a run left for a later one is not as it was written."""
+
+    code = "exchange-damaged"
 
 
 class FailingAlike(HaltError):

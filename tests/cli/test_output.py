@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import time
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from penstock.batch.runner.events import Event
@@ -85,11 +86,17 @@ def test_failures_are_told_by_attempts_and_partitions() -> None:
     assert shown.partitions() == {"failed": 3}
 
 
+def _known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run ``r`` of one phase, of which there is no more than its board."""
+    monkeypatch.setattr(runs, "load", lambda *_: SimpleNamespace(every_phase=(None,)))
+    monkeypatch.setattr(runs, "by_phase", lambda store, _: [Board.open(store, "r").summary()])
+
+
 def test_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_module, "_LINE_EVERY", 0.05)
     store, err = MemoryStore(), io.StringIO()
     board = register(store, "r", 100, 10)
-    monkeypatch.setattr(runs, "board", Board.open)
+    _known(monkeypatch)
     session = store.session(60)
     with ProgressLines(store, "r", 1, err) as shown:
         (claim,) = board.claim(session, "a")
@@ -106,7 +113,7 @@ def test_lines(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_goes_on_inside_a_partition_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
     register(store, "r", 100, 10)
-    monkeypatch.setattr(runs, "board", Board.open)
+    _known(monkeypatch)
     shown = Quiet(store, "r", 1, io.StringIO())
 
     def told() -> str:
@@ -138,7 +145,7 @@ def test_the_right_kind_of_progress() -> None:
 def test_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     store, err = MemoryStore(), Terminal()
     register(store, "r", 100, 10)
-    monkeypatch.setattr(runs, "board", Board.open)
+    _known(monkeypatch)
     with Bar(store, "r", 1, err) as shown:
         shown(Event("poisoned", "a", Range(0, 10), 1, message="boom"))
         time.sleep(1.3)

@@ -35,10 +35,10 @@ def _as_it_is(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the code were the one that the run began with."""
     from penstock.cli.commands import partitions
 
-    def current(desk: object, run: Run, project: object, *, may_start_spark: bool) -> Fingerprint:
+    def current(context: object, project: object, run: Run) -> Fingerprint:
         return run.fingerprint
 
-    monkeypatch.setattr(partitions, "current_fingerprint", current)
+    monkeypatch.setattr(partitions, "fingerprint_without_spark", current)
 
 
 def test_code_that_changed_needs_a_word(run: Cli) -> None:

@@ -211,6 +211,8 @@ def _constant(named: Named) -> tuple[str, str]:
             told = after.value if isinstance(after, ast.Expr) else None
             text = told.value if isinstance(told, ast.Constant) and isinstance(told.value, str) else ""
             return _fenced(_written(node).replace(named.original, named.name, 1)), _text(text)
+    if (origin := _imports(named.home).get(named.original)) is not None:
+        return _constant(Named(named.name, named.value, *origin))
     raise AssertionError(f"{named.home} does not define {named.original}")
 
 

@@ -123,7 +123,7 @@ def test_a_busy_carrier_is_asked_again(example: Example, monkeypatch: pytest.Mon
 
     asked: list[str] = []
     monkeypatch.setattr(carrier, "_asked", asked)
-    loaded = resources_by_stage(example.pipeline, {})
+    loaded = resources_by_stage(example.pipeline.stages, example.pipeline.resources, {})
     assert len(asked) == 2
     assert max(loaded[-1]["tariff"]) == 31_500
 

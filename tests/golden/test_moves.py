@@ -28,7 +28,8 @@ def public() -> list[Any]:
         type(penstock.types.tables.Precision(1, 1)),
         penstock.types.tables.Field,
     ]
-    return [each for each in found if getattr(each, "__module__", "").startswith("penstock.")]
+    named = (each for each in found if hasattr(each, "__qualname__"))
+    return [each for each in named if getattr(each, "__module__", "").startswith("penstock.")]
 
 
 @pytest.fixture

@@ -70,6 +70,8 @@ def test_other_files_are_not_passed_over_in_the_folder_of_a_journal(name: str) -
     "name",
     [
         name_of(5, 4, SHA, ".raw"),
+        name_of(0, 1 << 63, SHA, ".raw"),
+        name_of((1 << 64) - 2, (1 << 64) - 1, SHA, ".raw"),
         name_of(0, 4, SHA[1:], ".raw"),
         name_of(0, 4, SHA.upper(), ".raw"),
         name_of(0, 4, SHA, ".raw.bak"),
@@ -90,7 +92,9 @@ def test_a_name_that_is_almost_right_is_not_passed_over(name: str) -> None:
         parse(f"j/{name}")
 
 
-@pytest.mark.parametrize("name", [".000000000000000X.spool", ".0.spool", f".{0:017x}.spool"])
+@pytest.mark.parametrize(
+    "name", [".000000000000000X.spool", ".0.spool", f".{0:017x}.spool", f".{1 << 63:016x}.spool"]
+)
 def test_a_spool_whose_name_is_broken_is_not_passed_over(name: str) -> None:
     assert is_of_journal(name)
     with pytest.raises(BadInput, match="almost like a spool"):

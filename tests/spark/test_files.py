@@ -314,7 +314,7 @@ def test_only_what_leaves_the_machine_is_compressed(spark: SparkSession, tmp_pat
     plain, packed = written(tmp_path / "plain", "none"), written(tmp_path / "packed", "lz4")
     assert packed < plain / 2
     assert written(tmp_path / "auto", "auto") == plain
-    assert files._codec(spark, Storage("s3://bucket/prefix"), "auto") == "lz4"
+    assert files.codec(spark, Storage("s3://bucket/prefix"), "auto") == "lz4"
 
 
 def test_row_groups_are_larger_than_batches(spark: SparkSession, storage: Storage) -> None:

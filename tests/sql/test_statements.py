@@ -69,6 +69,7 @@ CSV = CopyOptions(format="csv", delimiter=",", null="")
         ("'back\\'", STRING, "back\\"),
         ("E'a\\'b\\n\\x41\\u00e9'", STRING, "a'b\nAé"),
         ("U&'\\0041\\+01F600'", STRING, "A😀"),
+        ("E'\\xC3\\xa9\\303\\251\\v'", STRING, "éé\v"),
         ("E'a'\n'b\\'c'", STRING, "ab'c"),
         ("'a' -- and\n -- so on\n 'b\\'", STRING, "ab\\"),
         ("U&'\\0041'\r\n'\\0042'", STRING, "AB"),
@@ -85,6 +86,9 @@ CSV = CopyOptions(format="csv", delimiter=",", null="")
         ("<=>", SYMBOL, "<=>"),
         ("::", SYMBOL, "::"),
         ("größe", WORD, "größe"),
+        ("GRÖSSE", WORD, "grÖsse"),
+        ("\u0663a", WORD, "\u0663a"),
+        ("$\u0663$a'b$\u0663$", STRING, "a'b"),
     ],
 )
 def test_a_token(text: str, kind: str, value: str) -> None:
@@ -446,13 +450,39 @@ def test_texts_are_read_up_to_a_length() -> None:
         ("SELECT $$it's$$", "SELECT 'it''s'"),
         ("SELECT 'a' 'b'", "SELECT 'a' 'b'"),
         ("SELECT x'1f', b'01'", "SELECT x'1f', b'01'"),
+        ("SELECT größe", "SELECT größe"),
+        ("SELECT GRÖSSE", 'SELECT "grÖsse"'),
+        ("SELECT fal\u017fe", 'SELECT "fal\u017fe"'),
+        ("SELECT a\u00a0b, \u0663", 'SELECT "a\u00a0b", "\u0663"'),
     ],
 )
 def test_literals_in_their_plainest_form(text: str, plainest: str) -> None:
     assert plain(text).rstrip() == plainest.rstrip()
 
 
+@pytest.mark.parametrize(
+    ("literal", "sqlstate"),
+    [
+        ("E'\\0'", "22021"),
+        ("E'\\xC3'", "22021"),
+        ("E'\\777'", "22021"),
+        ("E'\\u12'", "22025"),
+        ("E'\\ud83d'", "42601"),
+        ("E'\\ud83d-\\ude00'", "42601"),
+        ("E'\\ude00'", "42601"),
+        ("E'\\U00110000'", "42601"),
+        ("E'\\u0000'", "42601"),
+    ],
+)
+def test_what_an_escape_cannot_be(literal: str, sqlstate: str) -> None:
+    with pytest.raises(SqlError) as caught:
+        tokens(f"SELECT {literal}")
+    assert (caught.value.sqlstate, caught.value.position) == (sqlstate, 7)
+
+
 def test_an_escape_that_is_none_is_refused() -> None:
+    with pytest.raises(SqlError, match="invalid Unicode escape"):
+        plain("SELECT U&'\\0000'")
     with pytest.raises(SqlError, match="invalid Unicode escape"):
         plain("SELECT U&'\\zz'")
     with pytest.raises(SqlError, match="invalid Unicode escape character"):

@@ -182,6 +182,28 @@ def test_errors_of_values_are_errors_in_both(postgres: psycopg.Connection[Any], 
             run(comparison.said(f"SELECT {expression}", {}))
 
 
+@pytest.mark.parametrize(
+    ("expression", "why"),
+    [
+        ("(date '0001-01-01' - 1)::text", "years before 1 or after 9999"),
+        ("to_jsonb(timestamp '0001-01-01' - interval '1 hour')", "years before 1 or after 9999"),
+        (
+            "json_build_array(timestamptz '9999-12-31 00:00Z' + interval '1 day')",
+            "years before 1 or after 9999",
+        ),
+        ("to_char(timestamp '9999-12-31' + interval '1 day', 'YYYY-MM-DD')", "years before 1 or after 9999"),
+        ("to_char(date '0001-01-01' - 1, 'CC')", "years before 1 or after 9999"),
+        (
+            "(SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY v) FROM (VALUES (1::float8), ('inf')) q(v))",
+            "percentile_cont of infinite values",
+        ),
+    ],
+)
+def test_what_only_the_values_show_is_refused_when_it_runs(expression: str, why: str, run: Run) -> None:
+    with pytest.raises(Exception, match=why):
+        run(comparison.said(f"SELECT {expression}", {}))
+
+
 @pytest.mark.parametrize("sql", comparison.read("refused.txt"))
 def test_what_cannot_be_said_is_refused(sql: str) -> None:
     columns = comparison.TABLES["t"][0]
@@ -231,6 +253,7 @@ MALFORMED = ["{\\}", "{a,}", "{,a}", "{a,,b}", '{"a}', '{"a"b}', '{a"b"}', "{a}b
         ("SELECT '-1e2000000000'::numeric", "22003"),
         ("SELECT 1e-2000000000", "22003"),
         ("SELECT 0e-999999999", "22003"),
+        ("SELECT '1e512345678901234567890123'::jsonb", "22P02"),
     ],
 )
 def test_faults_have_postgresqls_codes(sql: str, sqlstate: str) -> None:

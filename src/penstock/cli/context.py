@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import click
 from penstock import config as settings
 from penstock.cli.output import JsonOutput, Output, TextOutput
 from penstock.config import Config
-from penstock.core.ranges import Range
+from penstock.core.ranges import PartitionName
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
@@ -81,10 +81,17 @@ class CommandContext:
 
         return runs.load(self.known, name)
 
-    def board(self, name: str) -> Board:
+    def boards(self, name: str) -> Sequence[Board]:
+        """The boards of a run's phases, as far as they are begun."""
         from penstock.batch.runs import runs
 
-        return runs.board(self.known, name)
+        return runs.boards(self.known, runs.load(self.known, name))
+
+    def board(self, name: str, phase: int) -> Board:
+        boards = self.boards(name)
+        if phase >= len(boards):
+            raise UsageError(f"run {name!r} has not begun phase {phase}", hint=f"penstock runs show {name}")
+        return boards[phase]
 
     def summary(self, run: Run) -> PartitionSummary | None:
         """How far a run is; None if it has no board."""
@@ -93,21 +100,21 @@ class CommandContext:
         return runs.summary(self.store, run)
 
 
-class RangeType(click.ParamType):  # type: ignore[type-arg]
-    """A row range such as 0-250000."""
+class PartitionType(click.ParamType):  # type: ignore[type-arg]
+    """A partition such as 0-250000, or 1:0-1 of a later phase."""
 
-    name = "range"
+    name = "partition"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Range:
-        if isinstance(value, Range):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> PartitionName:
+        if isinstance(value, PartitionName):
             return value
         try:
-            return Range.parse(str(value).replace(",", "").replace("_", ""))
+            return PartitionName.parse(str(value).replace(",", "").replace("_", ""))
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
 
-RANGE = RangeType()
+PARTITION = PartitionType()
 
 
 def with_context(function: Callable[..., Any]) -> Callable[..., Any]:

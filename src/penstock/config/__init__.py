@@ -32,7 +32,7 @@ _URL_PARAMETER = re.compile(r"(?<=[?&;])([^=&;]*)=[^&;]*")
 class RunConfig:
     """How a run divides, claims, checkpoints and retries its work. Times are seconds."""
 
-    partition_rows: int = 1_000_000
+    partition_rows: int | None = None
     checkpoint: str = "every-stage"
     checkpoint_compression: str = "auto"
     lease_ttl: float = 10.0
@@ -43,6 +43,11 @@ class RunConfig:
     instances: int = 1
     max_batches: int | None = None
     task_rows: int = 0
+    whole_bytes: int = 32 << 20
+    small_bytes: int = 32 << 20
+    range_bytes: int = 128 << 20
+    everything_bytes: int = 16 << 30
+    exchange_bytes: int | None = None
 
     @property
     def renewal(self) -> float:

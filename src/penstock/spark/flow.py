@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from penstock.spark.faults import carried
 from penstock.spark.fitting import fit
+from penstock.spark.worker import settle
 from penstock.types.spark import spark_schema
 
 if TYPE_CHECKING:
@@ -35,6 +36,21 @@ class ScanSplit(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Splits:
+    """Several splits, or none, that one task reads one after the other."""
+
+    splits: tuple[ScanSplit, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(split.rows for split in self.splits)
+
+    def batches(self) -> Batches:
+        for split in self.splits:
+            yield from split.batches()
+
+
+@dataclass(frozen=True, slots=True)
 class Scan:
     """Rows that are read inside Python workers: ``cut`` gives the splits for the wanted columns.
 
@@ -42,12 +58,15 @@ class Scan:
     rows that go into the JVM anyway need not pass through a Python worker.
     ``kept`` says that the rows are durable where they are, so that nobody needs to write them again:
     it is whatever the maker of the scan wants to find them by.
+    ``hint`` is how Spark shall join the rows: it takes what comes out of a Python worker for a few bytes, and
+    would send all of it to every task.
     """
 
     schema: pa.Schema
     cut: Callable[[Sequence[str]], Sequence[ScanSplit]]
     kept: object = None
     native: Callable[[SparkSession, Sequence[str]], DataFrame] | None = None
+    hint: str | None = None
 
     def select(self, columns: Sequence[str]) -> Scan:
         wanted = set(columns)
@@ -102,8 +121,10 @@ class Flow:
         if self.in_jvm:
             return self.origin  # type: ignore[return-value]
         if isinstance(self.origin, Scan) and self.origin.native and not self.steps:
-            return self.origin.native(spark, self.schema.names)
-        return self.run(spark, (), self.schema)
+            frame = self.origin.native(spark, self.schema.names)
+        else:
+            frame = self.run(spark, (), self.schema)
+        return frame.hint(self.origin.hint) if isinstance(self.origin, Scan) and self.origin.hint else frame
 
     def run(self, spark: SparkSession, after: Sequence[Step], schema: pa.Schema) -> DataFrame:
         """A DataFrame of what all steps, and then those in ``after``, make of the origin's batches."""
@@ -123,6 +144,7 @@ class _Task:
     splits: tuple[ScanSplit, ...] | None = None
 
     def __call__(self, batches: Batches) -> Batches:
+        settle()
         with carried("task"):
             if self.splits is not None:
                 batches = _read(self.splits, batches)

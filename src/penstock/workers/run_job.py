@@ -34,6 +34,7 @@ class RunJob(Job):
     output: str | None = None
     output_format: str = "parquet"
     accept_changed_code: bool = False
+    without_poisoned: bool = False
     settings: RunConfig = field(default_factory=RunConfig)
     spark: SparkConfig = field(default_factory=SparkConfig)
     cluster: str = ClusterConfig().name
@@ -82,6 +83,7 @@ def perform(
         output=job.output,
         output_format=job.output_format,
         accept_changed_code=job.accept_changed_code,
+        without_poisoned=job.without_poisoned,
         cluster=job.cluster,
     )
     with open_store(job.store, tls=job.tls, password=job.store_password) as store:

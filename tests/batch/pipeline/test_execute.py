@@ -14,7 +14,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from penstock.batch.pipeline import Dataset, Pipeline, Resource, Retry, Transform, arrow_transform, transform
-from penstock.batch.pipeline.execute import Executor, resources_by_stage
+from penstock.batch.pipeline.check import check_pipeline
+from penstock.batch.pipeline.execute import resources_by_stage
 from penstock.batch.pipeline.resources import Handles, own_values
 from penstock.errors import (
     DefinitionError,
@@ -349,10 +350,10 @@ def test_given_resources_load_and_make_nothing_twice() -> None:
     def use(trades: pa.RecordBatch, half: Any, third: Any) -> pa.RecordBatch: ...
 
     pipeline = only(make_half, make_third, use, outputs=Scored)
-    shared = resources_by_stage(pipeline, {})
+    shared = resources_by_stage(pipeline.stages, pipeline.resources, {})
     assert sorted(calls) == ["base", "given", "half", "third"]
     calls.clear()
-    now = resources_by_stage(pipeline, {"given": 6}, shared)
+    now = resources_by_stage(pipeline.stages, pipeline.resources, {"given": 6}, shared)
     assert calls == ["third"]
     assert now[-1] == {"base": 2, "given": 6, "half": [1.0], "third": [2.0]}
     assert now[-1]["half"] is shared[-1]["half"]
@@ -477,9 +478,9 @@ def test_a_function_that_needs_rows_is_checked_with_them(spark: SparkSession, tr
         return trades.withColumn("score", F.lit(float(first["size"])) + F.col("price"))
 
     made = transform(reads=Trades.size, writes=Trades.score, name="peeks")(peeks)
-    [unchecked] = Executor(spark, only(made, outputs=Scored)).check([{}])
+    [unchecked] = check_pipeline(spark, only(made, outputs=Scored), [{}]).unchecked
     assert unchecked.transform == "peeks"
-    assert unchecked.reason.startswith("without rows it raised AssertionError")
+    assert unchecked.reason == "it looks at rows while it is planned"
     with pytest.raises(
         UndeclaredRead, match=r"transform peeks reads trades\.price, which it does not declare"
     ):

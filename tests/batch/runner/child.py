@@ -14,18 +14,25 @@ from typing import Any
 from pyspark import cloudpickle
 
 import penstock as ps
+from penstock.batch.runs import exchanges
 from penstock.core import failpoints
-from tests.batch.runner import trades
+from tests.batch.runner import orders, trades
+
+PIPELINES = {"trades": trades.pipeline, "orders": orders.pipeline}
 
 
 def main(workdir: str, name: str, options: str) -> None:
-    cloudpickle.register_pickle_by_value(trades)  # type: ignore[no-untyped-call]
+    for module in (orders, trades):
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     given = json.loads(options)
+    pipeline = PIPELINES[given.pop("pipeline", "trades")]
+    if given.pop("held", False):
+        setattr(exchanges, "ExchangeWriter", orders.HeldWriter)  # noqa: B010 - for a test, not for callers
     spark = ps.start_spark(ps.SparkConfig(master="local[1]", memory="512m", fast_start=True))
     place = Path(workdir)
     with ps.open_store(given.pop("store")) as store:
         config = ps.RunnerConfig(instance=name, **{"lease_ttl": 2.0, "claims": 1, **given})
-        runner = ps.Runner(trades.pipeline, store, ps.Storage(place / "storage"), config, spark=spark)
+        runner = ps.Runner(pipeline, store, ps.Storage(place / "storage"), config, spark=spark)
         stop = failpoints.ACTIONS["stop"]
         failpoints.ACTIONS["stop"] = lambda: between_writes(store, stop)
         signal.signal(signal.SIGTERM, lambda *_: runner.stop())

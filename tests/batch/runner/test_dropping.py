@@ -53,8 +53,8 @@ def test_a_sweep_with_a_board_of_before_leaves_the_next_run_alone(place: Place) 
     old, board = _begun(place), place.board
     dropping.drop(place.store, place.storage, old)
     _begun(place)
-    assert gc.sweep(place.storage, old, board).files == 0
-    gc.sweep_completed(place.storage, old, board)
+    assert gc.sweep(place.storage, old, lambda: [board]).files == 0
+    gc.sweep_completed(place.storage, old, 0, board)
     place.assert_exact()
 
 
@@ -95,7 +95,7 @@ def test_files_of_others_below_the_same_folder_stay(place: Place) -> None:
     for file in strange:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(b"another program's")
-    assert gc.sweep(place.storage, run, place.board).files == 0
+    assert gc.sweep(place.storage, run, lambda: [place.board]).files == 0
     dropping.drop(place.store, place.storage, run)
     assert sorted(f for f in out.rglob("*") if f.is_file()) == sorted(strange)
 
@@ -125,7 +125,7 @@ def test_a_run_of_before_goes_on_is_swept_and_dropped(place: Place, monkeypatch:
     assert sum(name.startswith(run.id) for name in names) == 2
     zombie = f"{layout.old_output_claim(RUN, Range(0, 1000), 99, 'trades')}abcdef/part-0.parquet"
     run.output_storage.write(zombie, b"left behind")
-    assert gc.sweep(place.storage, run, place.board).files == 1
+    assert gc.sweep(place.storage, run, lambda: [place.board]).files == 1
     place.assert_exact()
     dropping.drop(place.store, place.storage, run)
     assert run.output_storage.list() == []
@@ -136,7 +136,7 @@ def test_a_late_drop_of_a_run_of_before(place: Place, monkeypatch: pytest.Monkey
     dropping.drop(place.store, place.storage, old)
     assert place.run().ending == "complete"
     dropping.finish(place.store, place.storage, old)
-    gc.sweep(place.storage, old, Board(place.store, old.key, place.board.geometry, 5))
+    gc.sweep(place.storage, old, lambda: [Board(place.store, old.key, place.board.geometry, 5)])
     place.assert_exact()
 
 
@@ -183,7 +183,7 @@ def test_two_stores_may_share_an_output_directory(place: Place) -> None:
         config = ps.RunnerConfig(output=out)
         assert ps.Runner(trades.pipeline, other, storage, config, spark=place.spark).run().acked == 4
         run = runs.load(other, RUN)
-        assert gc.sweep(storage, run, runs.board(other, RUN)).files == 0
+        assert gc.sweep(storage, run, lambda: [runs.board(other, RUN)]).files == 0
         dropping.drop(other, storage, run)
     place.assert_exact()
     assert Path(out, RUN, "trades").is_dir()

@@ -17,6 +17,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import penstock as ps
+from penstock.batch.pipeline.partitioning import Narrow
+from penstock.batch.pipeline.phases import Phases, derive_phases
 from penstock.batch.runner.work import fingerprint
 from penstock.batch.runs import dropping, gc, runs
 from penstock.batch.runs.plan import plan_pipeline, plan_run
@@ -79,11 +81,11 @@ def test_a_file_nobody_acked_is_invisible_and_swept(place: Place) -> None:
     zombie.parent.mkdir(parents=True)
     pq.write_table(place.table, zombie)
     place.assert_exact()
-    assert gc.sweep(place.storage, run, place.board, dry_run=True).files >= 1
+    assert gc.sweep(place.storage, run, lambda: [place.board], dry_run=True).files >= 1
     assert zombie.exists()
-    assert gc.sweep(place.storage, run, place.board).files >= 1
+    assert gc.sweep(place.storage, run, lambda: [place.board]).files >= 1
     assert not zombie.parent.exists()
-    assert gc.sweep(place.storage, run, place.board).files == 0
+    assert gc.sweep(place.storage, run, lambda: [place.board]).files == 0
     place.assert_exact()
 
 
@@ -102,7 +104,7 @@ def test_sweeping_while_a_partition_is_published_removes_nothing_of_it(
 
     run = runs.load(place.store, RUN)
     monkeypatch.setattr(ps.Storage, "list", slow)
-    gc.sweep(place.storage, run, place.board)
+    gc.sweep(place.storage, run, lambda: [place.board])
     assert len(ps.Output(place.store, RUN).files("trades")) == 2
     assert place.run().ending == "complete"
     place.assert_exact()
@@ -248,7 +250,12 @@ def test_a_partition_that_always_fails_is_poisoned_and_the_rest_goes_on(place: P
 def _changed(place: Place, name: str) -> ps.Pipeline:
     """The same pipeline with other code in its last stage."""
 
-    @ps.transform(reads=[trades.Trades.symbol, trades.Trades.notional], writes=trades.Positions, name=name)
+    @ps.transform(
+        reads=[trades.Trades.symbol, trades.Trades.notional],
+        writes=trades.Positions,
+        name=name,
+        by=ps.partition,
+    )
     def aggregate(trades: DataFrame) -> DataFrame:
         total = F.sum(F.col("notional") + F.lit(0.0))
         return trades.groupBy("symbol").agg(F.count("*").alias("trades"), total.alias("notional"))
@@ -293,11 +300,20 @@ def test_changed_code_reuses_the_checkpoints_before_it(place: Place, changed: ps
     place.assert_exact()
 
 
+def _by_rows(pipeline: ps.Pipeline) -> Phases:
+    """Its phases, if every transform looks at each row by itself."""
+
+    def narrow(*_: object) -> tuple[Narrow, dict[str, Any]]:
+        return Narrow("trades"), {}
+
+    return derive_phases(pipeline.bound, pipeline.inputs, pipeline.outputs, narrow, frozenset())
+
+
 def test_plan_shows_what_is_reused_and_why(place: Place, changed: ps.Pipeline) -> None:
     place.run(max_batches=1, claims=1)
     place.run_until_checkpoint(stages=2)
     run = runs.load(place.store, RUN)
-    plan = plan_run(place.store, run, trades.pipeline, run.fingerprint)
+    plan = plan_run(place.store, run, trades.pipeline, _by_rows(trades.pipeline), run.fingerprint)
     actions = {p.partition: p.actions for p in plan.partitions}
     done = next(p.partition for p in plan.partitions if p.state == "completed")
     begun = next(p.partition for p in plan.partitions if p.state != "completed")
@@ -305,9 +321,14 @@ def test_plan_shows_what_is_reused_and_why(place: Place, changed: ps.Pipeline) -
     assert plan.untouched == 2
     from penstock.batch.pipeline.execute import resources_by_stage
 
-    now = fingerprint(changed, run.inputs, resources_by_stage(changed, {}), None)
-    assert plan_run(place.store, run, changed, now).code_changed == ("code of stage 2 (aggregate) changed",)
-    stages = plan_pipeline(changed, ps.EveryStage()).stages
+    phases = _by_rows(changed)
+    resources = resources_by_stage(changed.stages, changed.resources, {})
+    now = fingerprint(changed, phases.stages, (), run.inputs, resources, None)
+    assert plan_run(place.store, run, changed, phases, now).code_changed == (
+        "code of stage 2 (aggregate) changed",
+    )
+    [phase] = plan_pipeline(changed, phases, ps.EveryStage()).phases
+    stages = phase.stages
     assert [(s.index, s.checkpoint, [t.name for t in s.transforms]) for s in stages] == [
         (0, True, ["validate"]),
         (1, True, ["enrich"]),
@@ -326,7 +347,9 @@ def test_a_factory_may_add_tables_and_resources(place: Place, monkeypatch: pytes
 
     suffix = ps.Resource("suffix")
 
-    @ps.transform(reads=[trades.Trades.id, trades.Trades.symbol, Names, suffix], writes=Named)
+    @ps.transform(
+        reads=[trades.Trades.id, trades.Trades.symbol, Names, suffix], writes=Named, by=ps.partition
+    )
     def label(trades: DataFrame, names: DataFrame, suffix: str) -> DataFrame:
         return trades.join(names, "symbol").select("id", F.concat("name", F.lit(suffix)).alias("name"))
 

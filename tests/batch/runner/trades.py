@@ -52,7 +52,7 @@ def enrich(trades: pa.RecordBatch, hooks: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([notional], names=["notional"])
 
 
-@ps.transform(reads=[Trades.symbol, Trades.notional], writes=Positions)
+@ps.transform(reads=[Trades.symbol, Trades.notional], writes=Positions, by=ps.partition)
 def aggregate(trades: DataFrame) -> DataFrame:
     return trades.groupBy("symbol").agg(F.count("*").alias("trades"), F.sum("notional").alias("notional"))
 

@@ -83,6 +83,11 @@ def test_what_spark_cannot_plan_is_refused_with_a_way_out(error: Exception) -> N
     assert told.hint is not None and "in another way" in told.hint
 
 
+def test_a_window_that_spark_cannot_plan_is_refused_too() -> None:
+    told = translated(Said("[INTERNAL_ERROR] Unsupported window function: 0", "INTERNAL_ERROR", "XX000"))
+    assert (told.sqlstate, "planning" in told.what) == ("0A000", True)
+
+
 def test_nobody_is_asked_to_report_bugs_of_spark() -> None:
     other = BROKEN.replace("The Spark SQL phase optimization", "Reading")
     told = translated(Said(other, "INTERNAL_ERROR", "XX000"))

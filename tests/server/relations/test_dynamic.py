@@ -19,8 +19,9 @@ from penstock.batch.runs import runs
 from penstock.batch.runs.manifests import SavedTable
 from penstock.config import TableConfig
 from penstock.control.catalog import Catalog
+from penstock.core import failpoints
 from penstock.core.ranges import Range
-from penstock.errors import SqlError, StreamError
+from penstock.errors import FencedError, SqlError, StreamError
 from penstock.server.base import User
 from penstock.server.relations import Provider
 from penstock.server.relations.checkpoint import Saved
@@ -30,7 +31,7 @@ from penstock.sinks.delta.reading import DeltaReading
 from penstock.sinks.delta.sink import DeltaSink
 from penstock.sinks.parquet.sink import ParquetSink
 from penstock.streams import registry
-from tests.batch.runner import trades
+from tests.batch.runner import orders, orders_place, trades
 from tests.batch.runner.conftest import RUN, opened
 from tests.server.relations.conftest import ADMIN, READER, Place, numbers, say
 from tests.server.relations.test_catalog import refused
@@ -108,6 +109,47 @@ def test_a_run_is_a_schema_and_its_checkpoints_can_be_looked_into(
         running.run()
         assert rows(tables, "v") > before
         running.assert_exact()
+
+
+def test_a_run_with_exchanges_is_looked_into_on_both_sides(
+    place: Place, spark: SparkSession, rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run").mkdir()
+    with orders_place.opened(tmp_path / "run", spark) as running:
+        place.store, place.storage = running.store, running.storage
+        tables = place.tables()
+
+        def count(*arguments: str) -> int:
+            found = tables.function("checkpoint", ["orders", *arguments], ADMIN)
+            name = found.bind(spark, "q")
+            [[number]] = spark.sql(f"SELECT count(*) FROM {name}").collect()
+            found.release(spark, "q")
+            return int(number)
+
+        running.map()
+        expected = orders.expected(running.orders, running.accounts)
+        assert len(rows(tables, "orders", "orders")) == len(expected["orders"])
+        refused("42P01", lambda: tables.find(("orders", "positions"), (), ADMIN))
+        # The map side: what is in the run files, whichever way it is named.
+        assert count("price") == count("1") == count("phase 0") == len(expected["orders"])
+        assert count("phase 1") == running.accounts.num_rows
+        refused("02000", lambda: tables.function("checkpoint", ["orders", "validate"], ADMIN))
+        refused("42704", lambda: tables.function("checkpoint", ["orders", "phase 9"], ADMIN))
+        # The reduce side: a checkpoint of a key range whose instance died.
+        runner = running.runner(claims=1, max_batches=1)
+        monkeypatch.setattr(runner, "_give_slot", lambda: None)
+        with failpoints.armed({"checkpoint.after": _died}):
+            assert runner.run().ending == "stopped"
+        assert count("2", "positions") > 0
+        assert running.run().ending == "complete"
+        refused("02000", lambda: tables.function("checkpoint", ["orders", "phase 0"], ADMIN), "read it")
+        for table in ("orders", "positions", "sales", "top"):
+            assert len(rows(tables, "orders", table)) == len(expected[table])
+        running.assert_exact()
+
+
+def _died() -> None:
+    raise FencedError("as good as dead")
 
 
 def test_a_stream_is_a_schema(place: Place, spark: SparkSession, rows: Rows) -> None:

@@ -7,7 +7,7 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from psycopg.adapt import PyFormat, Transformer
@@ -105,12 +105,13 @@ class Server:
         return Answer(types=tuple(map(result.ftype, columns)), rows=tuple(rows))
 
 
+Known = Callable[[Statement, Answer, Answer, Callable[[], frozenset[bytes | None]]], str]
+
+
 class Comparison:
     """Counts what both say; ``known`` tells why a difference is one that the documents name."""
 
-    def __init__(
-        self, postgres: Server, ours: Server, known: Callable[[Statement, Answer, Answer], str]
-    ) -> None:
+    def __init__(self, postgres: Server, ours: Server, known: Known) -> None:
         self._postgres, self._ours, self._known = postgres, ours, known
         self.counts = Counts()
         self._batches = 0
@@ -197,10 +198,19 @@ class Comparison:
             counts.examples.setdefault(reason, statement.sql())
         elif same(statement, theirs, ours):
             counts.equal += 1
-        elif why := self._known(statement, theirs, ours):
+        elif why := self._known(statement, theirs, ours, lambda: self._failing(statement, ours)):
             counts.known[why] += 1
         else:
             counts.wrong.append(_find(statement, theirs, ours))
+
+    def _failing(self, statement: Statement, ours: Answer) -> frozenset[bytes | None]:
+        """The ids of the rows for which PostgreSQL refuses an expression."""
+        ids = [row[0] for row in ours.rows]
+        return frozenset(i for i in ids if i and self._refuses(statement, i.decode()))
+
+    def _refuses(self, statement: Statement, row: str) -> bool:
+        one = replace(statement, rows=f"({statement.rows}) AND id = {row}")
+        return bool(self._postgres.ask(one.sql(), one.parameters, binary=False).sqlstate)
 
 
 def _ordered(sql: str) -> bool:

@@ -25,25 +25,35 @@ _CHOOSING = frozenset({"coalesce", "count"})
 _AROUND = (exp.Paren, exp.Cast, exp.Any, exp.All, exp.Bracket, exp.Neg)
 
 
-def may_be_left_out(sql: str, sqlstate: str) -> bool:
+def may_be_left_out(sql: str, sqlstate: str, *, with_nulls: bool = False) -> bool:
     """Can this error come only from parts whose value may not be needed?
 
-    Such a part stands beside a NULL, or in a join's condition, AND, OR, CASE, COALESCE, FILTER or count().
+    Such a part stands beside a NULL, or in a join's condition, AND, OR, CASE, COALESCE, FILTER or count(), is
+    a further key of ORDER BY, or stands in one of two rows that are compared. ``with_nulls``: the rows with
+    the error are NULL, so what reads a column may have been NULL there.
     """
     try:
         tree = parse_one(sql)
     except SqlError:
         return False
     sources = list(_sources(tree, sqlstate))
-    missing = _is_missing if sqlstate != "22004" else _may_be_missing
+    missing = _may_be_missing if with_nulls or sqlstate == "22004" else _is_missing
     return bool(sources) and all(_is_optional(source, missing) for source in sources)
 
 
 def _sources(tree: exp.Expr, sqlstate: str) -> Iterator[exp.Expr]:
     kinds, names = _SOURCES.get(sqlstate, ((), frozenset()))
     for node in tree.walk():
-        if isinstance(node, kinds) or _name(node) in names:
+        if (isinstance(node, kinds) or _name(node) in names) and not _is_guarded(node):
             yield node
+
+
+def _is_guarded(node: exp.Expr) -> bool:
+    """Does it divide by ``nullif(…, 0)``? That is never 0."""
+    divisor = node.expression if isinstance(node, exp.Div | exp.Mod) else None
+    while isinstance(divisor, exp.Paren):
+        divisor = divisor.this
+    return divisor is not None and _name(divisor) == "nullif" and str(divisor.expressions[1]) == "0"
 
 
 def _name(node: exp.Expr) -> str:
@@ -55,6 +65,10 @@ def _is_optional(node: exp.Expr, missing: Callable[[exp.Expr], bool]) -> bool:
         return True
     while (above := node.parent) is not None:
         if isinstance(above, _CHOICES) or _name(above) in _CHOOSING:
+            return True
+        if isinstance(above, exp.Order) and node is not above.expressions[0]:
+            return True
+        if isinstance(above, exp.Tuple) and isinstance(above.parent, exp.Binary):
             return True
         if isinstance(above, exp.Binary | exp.Func):
             others = [each for each in above.iter_expressions() if each is not node]

@@ -126,6 +126,11 @@ class Input:
         return Range(begin, min(begin + self.partition_rows, self.total_rows))
 
     @property
+    def size(self) -> int:
+        """The bytes of all its files."""
+        return sum(file.bytes for file in self.files)
+
+    @property
     def whole(self) -> Range | None:
         """All rows; None if there are none."""
         return Range(0, self.total_rows) if self.total_rows else None

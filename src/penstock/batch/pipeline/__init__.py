@@ -6,7 +6,14 @@ from penstock.batch.pipeline.dataset import Dataset
 from penstock.batch.pipeline.pipeline import DatasetFactory, Pipeline
 from penstock.batch.pipeline.resources import Resource
 from penstock.batch.pipeline.stages import Bound, Stage
-from penstock.batch.pipeline.transforms import Retry, Transform, arrow_transform, transform
+from penstock.batch.pipeline.transforms import (
+    Retry,
+    Transform,
+    arrow_transform,
+    everything,
+    partition,
+    transform,
+)
 
 __all__ = [
     "Bound",
@@ -18,5 +25,7 @@ __all__ = [
     "Stage",
     "Transform",
     "arrow_transform",
+    "everything",
+    "partition",
     "transform",
 ]

@@ -1,19 +1,21 @@
 """Checks that need Spark's analyser: what does a transform's plan really touch?
 
-The function is called with empty DataFrames that hold just the fields it declared to read. A field
-that it did not declare cannot be resolved there, which is an undeclared read. Every column also
+The function is called with DataFrames that hold just the fields it declared to read, and no rows. A
+field that it did not declare cannot be resolved there, which is an undeclared read. Every column also
 carries its name as metadata, which Spark passes on for a column that is handed through and drops
-for one that is computed: a changed column that was not declared is an undeclared write.
+for one that is computed: a changed column that was not declared is an undeclared write. The same
+plan shows which rows the transform brings together.
 """
 
 from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.batch.pipeline.fingerprint.modules import of_project
 from penstock.batch.pipeline.stages import Bound
@@ -25,14 +27,18 @@ from penstock.errors import (
     UndeclaredWrite,
     UnknownField,
 )
-from penstock.spark.session import empty_frame
-from penstock.types.spark import spark_type, widens
+from penstock.spark.plans.analysed import PlanUnreadable, leaf, needs_rows, read
+from penstock.spark.plans.local_analysis import in_local_session
+from penstock.spark.plans.plan_tree import PlanNode
+from penstock.spark.session import empty_frame, is_connect
+from penstock.types.spark import is_same, spark_type, widens
 from penstock.types.tables import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
+    from penstock.batch.pipeline.pipeline import Pipeline
 
 # Stands for all fields that the transform did not declare: it has to come out as it went in.
 OTHERS = "_other_fields"
@@ -47,25 +53,103 @@ class Unchecked:
     reason: str
 
 
+class ResultPlan(NamedTuple):
+    """The plan of a DataFrame that a transform returns, and the names of its columns.
+
+    ``widened`` are those that get a wider type than the plan gives them: the same numbers may be other bits.
+    """
+
+    node: PlanNode
+    columns: tuple[str, ...]
+    widened: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedTransform:
+    """A transform that does what it declares, as far as that can be told without rows.
+
+    ``reason`` says why its plan could not be had. ``plans`` has the plan of each table that it returns;
+    without them, ``unread`` says why.
+    """
+
+    reason: str | None = None
+    plans: Mapping[str, ResultPlan] | None = None
+    unread: str = ""
+
+    @property
+    def may_name_views(self) -> bool:
+        """Whether it may use a view that it makes: its name is known to all claims of a Spark session."""
+        if self.plans is None:
+            return True
+        return any(node.name == "View" for plan in self.plans.values() for node in plan.node.walk())
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedPipeline:
+    """All transforms of a pipeline, by name."""
+
+    transforms: Mapping[str, CheckedTransform]
+
+    @property
+    def unchecked(self) -> list[Unchecked]:
+        """Those that are checked when they first run."""
+        return [Unchecked(n, c.reason) for n, c in self.transforms.items() if c.reason is not None]
+
+    @property
+    def checked(self) -> list[str]:
+        return [name for name, each in self.transforms.items() if each.reason is None]
+
+    @property
+    def without_views(self) -> list[str]:
+        """Those whose functions may be called by several claims at once."""
+        return [name for name, each in self.transforms.items() if not each.may_name_views]
+
+
+def check_pipeline(
+    spark: SparkSession, pipeline: Pipeline, resources: Sequence[Mapping[str, Any]]
+) -> CheckedPipeline:
+    """Check every transform whose plan can be had without rows. Raises what `check_transform` raises."""
+    if is_connect(spark):
+        with suppress(PlanUnreadable):
+            return in_local_session(partial(_check_all, pipeline=pipeline, resources=resources))
+    return _check_all(spark, pipeline, resources)
+
+
+def _check_all(
+    spark: SparkSession, pipeline: Pipeline, resources: Sequence[Mapping[str, Any]]
+) -> CheckedPipeline:
+    return CheckedPipeline(
+        {
+            bound.name: check_transform(spark, pipeline.tables, bound, resources[stage.index])
+            for stage in pipeline.stages
+            for bound in stage.transforms
+        }
+    )
+
+
 def check_transform(
     spark: SparkSession,
     tables: Mapping[str, type[Table]],
     bound: Bound,
     resources: Mapping[str, Any],
     rows: Mapping[str, DataFrame] | None = None,
-) -> str | None:
+) -> CheckedTransform:
     """Raise a `DefinitionError` if the plan of a DataFrame transform does not fit its declaration.
 
-    A text says why the plan could not be had: an Arrow function, a resource that only a dataset
-    provides, or a function that needs ``rows``. Such a one is checked when it first runs.
+    The plan cannot be had of an Arrow function, without a resource that only a dataset provides, or of a
+    function that needs ``rows``. Such a one is checked when it first runs.
     """
     wanted = {r.name for r in bound.reads_resources}
     if missing := sorted(wanted - resources.keys()):
-        return f"it needs resource {', '.join(missing)}, which only a dataset factory provides"
+        return CheckedTransform(
+            f"it needs resource {', '.join(missing)}, which only a dataset factory provides"
+        )
     if bound.transform.form != "frame":
-        return "an Arrow function is checked with its first batch"
+        return CheckedTransform("an Arrow function is checked with its first batch")
     if bound.writes_resources:
-        return None
+        return CheckedTransform()
+    from pyspark.sql import DataFrame
+
     arguments: dict[str, Any] = {
         t: _empty(spark, tables[t], bound) if rows is None else _declared_only(rows[t], bound, t)
         for t in bound.tables
@@ -80,10 +164,36 @@ def check_transform(
     except PenstockError:
         raise
     except Exception as error:
+        if rows is None and needs_rows(error):
+            return CheckedTransform("it looks at rows while it is planned")
         if explained := _explain(bound, tables, error) or _mistake(bound, error):
             raise explained from error
-        return f"without rows it raised {_told(error)}"
-    return None
+        return CheckedTransform(f"without rows it raised {_told(error)}")
+    known = [value for value in arguments.values() if isinstance(value, DataFrame)]
+    checked = _read(tables, result, known)
+    for plan in (checked.plans or {}).values():
+        _check_hidden_keys(bound, plan.node)
+    return checked
+
+
+def _read(
+    tables: Mapping[str, type[Table]], result: Mapping[str, DataFrame], known: Sequence[DataFrame]
+) -> CheckedTransform:
+    try:
+        found = {
+            table: ResultPlan(read(frame, known), tuple(frame.columns), _widened(tables[table], frame))
+            for table, frame in result.items()
+        }
+        return CheckedTransform(plans=found)
+    except PlanUnreadable as error:
+        return CheckedTransform(unread=str(error))
+
+
+def _widened(table: type[Table], frame: DataFrame) -> frozenset[str]:
+    fields = table.__fields__
+    return frozenset(
+        c.name for c in frame.schema if c.name in fields and not is_same(c.dataType, fields[c.name].type)
+    )
 
 
 @contextmanager
@@ -178,7 +288,7 @@ def _mend(have: DataType, want: DataType) -> str:
 
 
 def _empty(spark: SparkSession, table: type[Table], bound: Bound) -> DataFrame:
-    """What `_declared_only` makes of the whole table, without rows and in one step."""
+    """What `_declared_only` makes of the whole table, in one step, and without any rows to look at."""
     from pyspark.sql.types import BooleanType, StructField, StructType
 
     name = table.__table_name__
@@ -186,7 +296,9 @@ def _empty(spark: SparkSession, table: type[Table], bound: Bound) -> DataFrame:
     fields = [known[n] for n in _given(bound, name, table.__fields__)]
     for field in fields:
         field.metadata = {_TAG: field.name}
-    return empty_frame(spark, StructType(fields)).alias(name)
+    schema = StructType(fields)
+    # Plans of Spark Connect cannot be read: what is checked there are names and types.
+    return (empty_frame(spark, schema) if is_connect(spark) else leaf(spark, schema, name)).alias(name)
 
 
 def _declared_only(frame: DataFrame, bound: Bound, table: str) -> DataFrame:
@@ -223,6 +335,23 @@ def _check_tags(bound: Bound, table: str, frame: DataFrame) -> None:
                 f"changes {table}.{column.name}, which it only declares to read",
                 hint=f"add {column.name} to writes, or write to a field of its own",
             )
+
+
+def _check_hidden_keys(bound: Bound, plan: PlanNode) -> None:
+    """Raise if rows are compared by fields that the transform did not declare, as `distinct` does."""
+    nodes = list(plan.walk())
+    # A column has an id of its own wherever it gets a new name. Children come after their parents.
+    hidden = {i: n.table for n in nodes for i, name in n.fields.items() if name == OTHERS}
+    for node in reversed(nodes):
+        hidden |= {out: hidden[i] for out, i in node.same.items() if i in hidden}
+    for node in nodes:
+        for column in (*node.keys, *(i for pair in node.pairs for i in pair)):
+            if (table := hidden.get(column, "")) and table not in bound.complete:
+                raise bound.transform.error(
+                    UndeclaredRead,
+                    f"compares all fields of {table} in {node.name}, and does not declare to read them all",
+                    hint=f"add {table} as a whole to reads, or name fields: dropDuplicates([…])",
+                )
 
 
 def _explain(bound: Bound, tables: Mapping[str, type[Table]], error: Exception) -> PenstockError | None:

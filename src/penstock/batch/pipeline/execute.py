@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from penstock.batch.pipeline.arrow_step import ArrowStep
-from penstock.batch.pipeline.check import Unchecked, check_columns, check_transform, results
+from penstock.batch.pipeline.check import check_columns, check_transform, results
 from penstock.batch.pipeline.dataset import Dataset
-from penstock.batch.pipeline.resources import Handles
+from penstock.batch.pipeline.ordered import sorted_frame
+from penstock.batch.pipeline.phases import Phase, Phases
+from penstock.batch.pipeline.resources import Handles, Resource
 from penstock.batch.pipeline.retry import attempt, is_transient
 from penstock.batch.pipeline.stages import Bound, Stage
 from penstock.errors import DefinitionError, PenstockError, TransformFailed, TypeMismatch, UsageError
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
 
     from penstock.batch.pipeline.pipeline import Pipeline
 
+# Held while a function is called that may make views: claims share the names of their session.
+_VIEWS = threading.RLock()
+
 Flows = Mapping[str, Flow]
 Resources = Mapping[str, Any]
 
@@ -32,29 +38,24 @@ Resources = Mapping[str, Any]
 class Executor:
     """Runs stages of one pipeline in one Spark session; transforms are checked before first use.
 
-    Used by several threads at once: what it caches is the same whoever puts it there.
+    ``checked`` names those that were checked already, and ``without_views`` those that are known not to use
+    views of the session. Used by several threads at once: what it caches is the same whoever puts it there.
     """
 
-    def __init__(self, spark: SparkSession, pipeline: Pipeline) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        phases: Phases,
+        checked: Iterable[str] = (),
+        without_views: Iterable[str] = (),
+    ) -> None:
         self.spark = spark
         self.pipeline = pipeline
-        self._checked: set[str] = set()
+        self.phases = phases
+        self._checked: set[str] = set(checked)
+        self._without_views = frozenset(without_views)
         self.handles = Handles(spark)
-
-    def check(self, resources: Sequence[Resources]) -> list[Unchecked]:
-        """Check every transform whose plan can be had without rows, and return the others.
-
-        Raises what `check_transform` raises.
-        """
-        unchecked = []
-        for stage in self.pipeline.stages:
-            for bound in stage.transforms:
-                reason = check_transform(self.spark, self.pipeline.tables, bound, resources[stage.index])
-                if reason is None:
-                    self._checked.add(bound.name)
-                else:
-                    unchecked.append(Unchecked(bound.name, reason))
-        return unchecked
 
     def flows(self, dataset: Dataset) -> dict[str, Flow]:
         """The dataset's tables as flows, with the fields that the pipeline needs of them."""
@@ -64,9 +65,9 @@ class Executor:
             if name in self.pipeline.tables
         }
 
-    def run_stage(self, stage: Stage, flows: Flows, resources: Resources) -> dict[str, Flow]:
+    def run_stage(self, phase: Phase, stage: Stage, flows: Flows, resources: Resources) -> dict[str, Flow]:
         """The tables after a stage. Nothing is computed yet: flows are lazy."""
-        tables = self.prune(flows, stage.index)
+        tables = self.prune(phase, flows, stage.index)
         # Arrow functions first where the batches are in a Python worker already, last where they
         # are not: no two of a stage conflict, and each crossing saved is worth several scans.
         waiting = list(stage.transforms)
@@ -75,12 +76,12 @@ class Executor:
             waiting.remove(following)
             if not following.writes_resources:
                 tables |= self._run(following, tables, resources)
-        return self.prune(tables, stage.index + 1)
+        return self.prune(phase, tables, stage.index + 1)
 
-    def prune(self, flows: Flows, done: int) -> dict[str, Flow]:
-        """Only the tables and fields that the stages after ``done`` and the outputs still need."""
+    def prune(self, phase: Phase, flows: Flows, done: int) -> dict[str, Flow]:
+        """Only the tables and fields that are needed of a phase once ``done`` stages have run."""
         pruned = {}
-        for table, fields in self.pipeline.live(done).items():
+        for table, fields in self.phases.live(phase, done).items():
             if table not in flows:
                 raise UsageError(
                     f"the dataset has no table {table!r}, which pipeline {self.pipeline.name} needs",
@@ -126,6 +127,13 @@ class Executor:
         return self._run_frame(bound, tables, resources)
 
     def _run_frame(self, bound: Bound, tables: Mapping[str, Flow], resources: Resources) -> dict[str, Flow]:
+        if bound.name in self._without_views:
+            return self._call_frame(bound, tables, resources)
+        # Another claim would replace the view between the line that makes it and the one that uses it.
+        with _VIEWS:
+            return self._call_frame(bound, tables, resources)
+
+    def _call_frame(self, bound: Bound, tables: Mapping[str, Flow], resources: Resources) -> dict[str, Flow]:
         given = {
             t: tables[t]
             if t in bound.changes
@@ -135,7 +143,7 @@ class Executor:
         arguments: dict[str, Any] = {t: flow.frame(self.spark) for t, flow in given.items()}
         if bound.name not in self._checked:
             plan = (self.spark, self.pipeline.tables, bound, resources)
-            if check_transform(*plan) is not None:
+            if check_transform(*plan).reason is not None:
                 # A function that needs rows to be planned gets them, for one check more.
                 check_transform(*plan, arguments)
             self._checked.add(bound.name)
@@ -190,7 +198,10 @@ class Executor:
 
 
 def resources_by_stage(
-    pipeline: Pipeline, given: Resources, shared: Sequence[Resources] | None = None
+    stages: Sequence[Stage],
+    resources: Mapping[str, Resource],
+    given: Resources,
+    shared: Sequence[Resources] | None = None,
 ) -> list[dict[str, Any]]:
     """The resources as each stage finds them. Those that transforms write are made on the way.
 
@@ -198,12 +209,12 @@ def resources_by_stage(
     what depends on a ``given`` value.
     """
     values: dict[str, Any] = {**(shared[0] if shared else {}), **given}
-    for name, resource in pipeline.resources.items():
+    for name, resource in resources.items():
         if name not in values and resource.load is not None:
             values[name] = resource.load()
     fresh = set(given)
     before = []
-    for stage in pipeline.stages:
+    for stage in stages:
         before.append(dict(values))
         for bound in stage.transforms:
             reads = {r.name for r in bound.reads_resources}
@@ -240,12 +251,15 @@ def run_on(pipeline: Pipeline, dataset: Dataset, spark: SparkSession | None) -> 
         raise UsageError(
             "no Spark session is active", hint="pass spark=…, for example penstock.start_spark()"
         )
-    executor = Executor(session, pipeline)
-    resources = resources_by_stage(pipeline, dataset.resources)
+    phases = pipeline.as_one
+    executor = Executor(session, pipeline, phases)
+    resources = resources_by_stage(phases.stages, pipeline.resources, dataset.resources)
     flows: dict[str, Flow] = executor.flows(dataset)
-    for stage in pipeline.stages:
-        flows = executor.run_stage(stage, flows, resources[stage.index])
-    return Dataset({name: flow.frame(session) for name, flow in flows.items()}, dataset.resources, session)
+    for stage in phases.stages:
+        flows = executor.run_stage(phases[0], stage, flows, resources[stage.index])
+    frames = {name: flow.frame(session) for name, flow in flows.items()}
+    frames |= {name: sorted_frame(frames[name], order) for name, order in pipeline.order_by.items()}
+    return Dataset(frames, dataset.resources, session)
 
 
 def _cast(frame: DataFrame, table: type[Table], names: list[str]) -> DataFrame:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+from penstock.batch.pipeline.ordered import OrderBy, orders_of
+from penstock.batch.pipeline.phases import Phases, in_one_phase
 from penstock.batch.pipeline.resources import Resource
-from penstock.batch.pipeline.stages import Bound, Stage, bind, derive, live
+from penstock.batch.pipeline.stages import Bound, Stage, bind, derive
 from penstock.batch.pipeline.transforms import Transform
 from penstock.core.names import RULE, is_name
 from penstock.errors import DefinitionError, DuplicateName, TypeMismatch, UnknownField
+from penstock.types.order import Order
 from penstock.types.tables import Table, TableMeta
 
 if TYPE_CHECKING:
@@ -26,10 +30,17 @@ _named: WeakValueDictionary[str, Pipeline] = WeakValueDictionary()
 class Pipeline:
     """Transforms from input tables to output tables, cut into stages when it is built.
 
-    The first input is the one that is cut into partitions; every further one is given whole to
-    each partition. The order of the transforms says which of two conflicting ones comes first, and
-    nothing else: what does not conflict runs together.
+    Every input is cut into partitions, except those that are small enough to be given whole to each.
+    The order of the transforms says which of two conflicting ones comes first, and nothing else: what
+    does not conflict runs together.
+
+    Outputs named in ``order_by`` are published as sorted files: read one after the other, their rows are in
+    that order. It has fields, or those of each output, as in ``{Positions: [Positions.symbol,
+    Positions.notional.desc()]}``. The order is Spark's, so NULL is before and NaN after all other values.
     """
+
+    order_by: Mapping[str, Order] = MappingProxyType({})
+    """By which columns outputs are sorted."""
 
     def __init__(
         self,
@@ -38,6 +49,7 @@ class Pipeline:
         inputs: type[Table] | Iterable[type[Table]],
         outputs: type[Table] | Iterable[type[Table]],
         transforms: Iterable[Transform],
+        order_by: OrderBy | None = None,
     ) -> None:
         caller = sys._getframe(1)  # noqa: SLF001
         self.name = name
@@ -57,6 +69,7 @@ class Pipeline:
         self._check_resources()
         self.stages: tuple[Stage, ...] = derive(self.bound)
         self._check_outputs()
+        self.order_by = orders_of(self, order_by)
         self._claim_name()
 
     def __repr__(self) -> str:
@@ -71,26 +84,25 @@ class Pipeline:
         found = {r.name: r for b in self.bound for r in b.writes_resources | b.reads_resources}
         return dict(sorted(found.items()))
 
-    def live(self, done: int) -> dict[str, frozenset[str]]:
-        """Fields by table that are needed once ``done`` stages have run."""
-        return live(self.stages, self.outputs, done)
+    @property
+    def as_one(self) -> Phases:
+        """The pipeline in one phase that has all rows, as plain Spark would run it."""
+        return in_one_phase(self.bound, self.inputs, self.outputs, orders=self.order_by)
 
-    def keeps_rows(self) -> tuple[str, ...]:
-        """Output tables with exactly the rows of the partitioned input: nothing drops any."""
-        primary = self.inputs[0].__table_name__
-        dropped = {table for b in self.bound for table in b.transform.drops}
-        return tuple(
-            t.__table_name__ for t in self.outputs if t.__table_name__ == primary and primary not in dropped
-        )
+    def live(self, done: int) -> dict[str, frozenset[str]]:
+        """Fields by table that are needed once ``done`` stages have run, where one claim has everything."""
+        phases = self.as_one
+        return phases.live(phases[0], done)
 
     def check(self, spark: SparkSession) -> list[Unchecked]:
         """Check every transform against Spark's own analysis of what it does, without any data.
 
         Returns those that can only be checked when they first run, each with the reason.
         """
-        from penstock.batch.pipeline.execute import Executor, resources_by_stage
+        from penstock.batch.pipeline.check import check_pipeline
+        from penstock.batch.pipeline.execute import resources_by_stage
 
-        return Executor(spark, self).check(resources_by_stage(self, {}))
+        return check_pipeline(spark, self, resources_by_stage(self.stages, self.resources, {})).unchecked
 
     def run_on(self, dataset: Dataset, *, spark: SparkSession | None = None) -> Dataset:
         """Run all stages on a dataset, without this pipeline's own inputs, outputs and checkpoints."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import cast
 
 from penstock.batch.pipeline.resources import Resource
-from penstock.batch.pipeline.transforms import Touched, Transform
-from penstock.errors import DefinitionError, DuplicateName, TypeMismatch, UnknownField
+from penstock.batch.pipeline.transforms import Division, Touched, Transform
+from penstock.errors import DefinitionError, DuplicateName, TypeMismatch, UndeclaredRead, UnknownField
 from penstock.types.tables import Field, Table, TableMeta
 
 # The set of rows counts as one more field of a table: whoever touches the table reads it, and who
@@ -21,7 +21,10 @@ _ROWS = "<rows>"
 # The column by which an Arrow function says which rows are left.
 ROW = "_row"
 
-Available = Mapping[str, frozenset[str]]
+Fields = Mapping[str, frozenset[str]]
+"""Names of fields by table."""
+Touches = tuple[frozenset[object], frozenset[object]]
+"""What a transform reads, and what it writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,8 @@ class Bound:
     reads_resources: frozenset[Resource]
     writes_resources: frozenset[Resource]
     creates: frozenset[str]
+    complete: frozenset[str] = frozenset()
+    """Tables of which it reads every field that is there."""
 
     @property
     def name(self) -> str:
@@ -54,7 +59,7 @@ class Bound:
         """Names of the fields of a table that it may see."""
         return frozenset(f.name for f in self.reads | self.writes if f.table == table)
 
-    def touched(self) -> tuple[frozenset[object], frozenset[object]]:
+    def touched(self) -> Touches:
         """What it reads and what it writes, for finding conflicts."""
         rows_read = {(table, _ROWS) for table in self.tables}
         rows_written = {(table, _ROWS) for table in self.creates | self.transform.drops}
@@ -127,6 +132,7 @@ def _bind_one(transform: Transform, known: dict[str, type[Table]], available: di
     for table in transform.drops - known.keys():
         raise transform.error(UnknownField, f"drops rows of {table}, which does not exist at this point")
     known |= creates
+    there = {table: set(fields) for table, fields in available.items()}
     for field in writes:
         available.setdefault(field.table, set()).add(field.name)
     bound = Bound(
@@ -136,8 +142,10 @@ def _bind_one(transform: Transform, known: dict[str, type[Table]], available: di
         frozenset(r for r in transform.reads if isinstance(r, Resource)),
         frozenset(r for r in transform.writes if isinstance(r, Resource)),
         frozenset(creates),
+        frozenset(t for t, fields in there.items() if fields <= {f.name for f in reads if f.table == t}),
     )
     _check_shape(bound)
+    _check_key(bound, known)
     return bound
 
 
@@ -156,6 +164,26 @@ def _check_declaration(transform: Transform, field: Field, table: type[Table]) -
             f"touches {field!r}, which is {declared!r} at {table.__location__}",
             hint=f"two classes describe table {field.table}: use one of them",
         )
+
+
+def _check_key(bound: Bound, known: Mapping[str, type[Table]]) -> None:
+    """A transform reads the key that its ``by`` names: who changes it has to come before or after."""
+    transform = bound.transform
+    if transform.by is None or isinstance(transform.by, Division):
+        return
+    reads = {(f.table, f.name) for f in bound.reads}
+    for field in (f for fields in transform.by.values() for f in fields):
+        if field.table not in bound.tables:
+            raise transform.error(
+                UnknownField,
+                f"has {field} in by, but is not given {field.table}",
+                hint="by= names fields of the tables that it reads or changes",
+            )
+        _check_declaration(transform, field, known[field.table])
+        if (field.table, field.name) not in reads:
+            raise transform.error(
+                UndeclaredRead, f"has {field} in by, and does not declare to read it", hint="add it to reads"
+            )
 
 
 def _given(table: type[Table]) -> set[str]:
@@ -213,16 +241,18 @@ def _check_shape(bound: Bound) -> None:
         )
 
 
+def conflicts(earlier: Touches, later: Touches) -> bool:
+    """Whether one writes what the other touches, so that their order matters."""
+    (reads_i, writes_i), (reads_j, writes_j) = earlier, later
+    return bool(writes_i & (reads_j | writes_j) or reads_i & writes_j)
+
+
 def derive(bound: Sequence[Bound]) -> tuple[Stage, ...]:
-    """Stages by longest path of conflicts: i before j conflict if one writes what the other touches."""
+    """Stages by longest path of conflicts."""
     level: list[int] = []
     touched = [b.touched() for b in bound]
-    for j, (reads_j, writes_j) in enumerate(touched):
-        before = [
-            level[i]
-            for i, (reads_i, writes_i) in enumerate(touched[:j])
-            if writes_i & (reads_j | writes_j) or reads_i & writes_j
-        ]
+    for j in range(len(bound)):
+        before = [level[i] for i in range(j) if conflicts(touched[i], touched[j])]
         level.append(max(before) + 1 if before else 0)
     count = max(level, default=-1) + 1
     return tuple(
@@ -230,12 +260,10 @@ def derive(bound: Sequence[Bound]) -> tuple[Stage, ...]:
     )
 
 
-def live(stages: Sequence[Stage], outputs: Sequence[type[Table]], done: int) -> dict[str, frozenset[str]]:
-    """Fields by table that exist after ``done`` stages and are still needed by a later one or an output."""
-    needed: dict[str, set[str]] = {}
-    for table in outputs:
-        needed.setdefault(table.__table_name__, set()).update(table.__fields__)
-    for stage in reversed(stages[done:]):
+def live(stages: Sequence[Stage], leaving: Fields) -> dict[str, frozenset[str]]:
+    """Fields by table that these stages need to be given, so that after them there is what is ``leaving``."""
+    needed: dict[str, set[str]] = {table: set(fields) for table, fields in leaving.items()}
+    for stage in reversed(stages):
         for bound in stage.transforms:
             for field in bound.writes - bound.reads:
                 needed.get(field.table, set()).discard(field.name)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import update_wrapper
 from typing import Any, Literal
@@ -14,6 +15,26 @@ from penstock.types.tables import Field, Table, TableMeta
 
 Form = Literal["frame", "arrow"]
 Touched = Field | Resource | type[Table] | Any
+
+
+class Division(enum.Enum):
+    """How rows are cut for a transform, where it is not by keys."""
+
+    EVERYTHING = "everything"
+    PARTITION = "partition"
+
+    def __repr__(self) -> str:
+        return f"penstock.{self.value}"
+
+
+everything = Division.EVERYTHING
+"""For ``by``: the transform is given all rows at once."""
+partition = Division.PARTITION
+"""For ``by``: the transform is given one partition at a time, and what it makes of each is wanted."""
+
+# To a type checker a field is what its annotation says: `Trades.account` is an int there.
+By = Division | Field | Iterable[Field] | Mapping[type[Table], Field | Iterable[Field]] | Any
+Keys = Mapping[str, tuple[Field, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +70,7 @@ class Transform:
         drops: Iterable[type[Table]],
         retry: Retry,
         name: str | None,
+        by: By | None = None,
     ) -> None:
         update_wrapper(self, function)
         code = inspect.unwrap(function).__code__
@@ -60,6 +82,7 @@ class Transform:
         self.reads = self._checked("reads", reads)
         self.writes = self._checked("writes", writes)
         self.drops = frozenset(self._checked_table(t).__table_name__ for t in drops)
+        self.by = self._keys(by)
         self.parameters = tuple(inspect.signature(function).parameters)
         if not (self.writes or self.drops):
             raise self.error(DefinitionError, "writes nothing", hint="give writes=[…] or drops=…")
@@ -84,6 +107,35 @@ class Transform:
                 )
         return tuple(items)
 
+    def _keys(self, by: Any) -> Division | Keys | None:
+        """The key that ``by`` declares, by table: as many fields of each, of the same types in order."""
+        if by is None or isinstance(by, Division):
+            return by
+        hint = (
+            "name fields (by=[Trades.account]), the fields of each table (by={Trades: Trades.account, …}), "
+        )
+        hint += "penstock.everything or penstock.partition"
+        try:
+            given = list(by.values()) if isinstance(by, Mapping) else [by]
+            fields = [f for some in given for f in ((some,) if isinstance(some, Field) else tuple(some))]
+        except TypeError:
+            fields = []
+        if not fields or not all(isinstance(f, Field) for f in fields):
+            raise self.error(DefinitionError, f"has by={by!r}", hint=hint)
+        keys: dict[str, tuple[Field, ...]] = {}
+        for each in fields:
+            keys[each.table] = (*keys.get(each.table, ()), each)
+        named = {t.__table_name__ for t in by} if isinstance(by, Mapping) else keys.keys()
+        kinds = {tuple(f.type for f in some) for some in keys.values()}
+        if keys.keys() != named or len({len(kind) for kind in kinds}) > 1:
+            raise self.error(DefinitionError, f"has by={by!r}", hint="name as many fields of each table")
+        if len(kinds) > 1:
+            shown = " and ".join(", ".join(f"{f!r}" for f in some) for some in keys.values())
+            raise self.error(
+                DefinitionError, f"has a key of different types: {shown}", hint="cast one of them first"
+            )
+        return keys
+
     def _checked_table(self, item: Any) -> TableMeta:
         if not isinstance(item, TableMeta):
             raise self.error(DefinitionError, f"has {item!r} in drops", hint="name a table class there")
@@ -97,6 +149,7 @@ def transform(
     drops: type[Table] | Iterable[type[Table]] = (),
     retry: Retry = _THREE_TIMES,
     name: str | None = None,
+    by: By | None = None,
 ) -> Callable[[Callable[..., Any]], Transform]:
     """Declare a function from DataFrames to a DataFrame.
 
@@ -105,9 +158,16 @@ def transform(
     changed, or, for a table that does not exist yet, a new one. A function that writes several
     tables returns a dictionary by table name. One that removes rows says so with ``drops``; every
     other one must keep them all.
+
+    The function means what its PySpark means over all rows, also where it groups, joins or sorts:
+    Spark's plan shows how rows have to be cut for that. ``by`` says it where the plan cannot be had,
+    and is compared with the plan where it can: fields whose equal values belong together
+    (``by=[Trades.account]``, of several tables ``by={Trades: Trades.account, Accounts: Accounts.id}``),
+    ``penstock.everything`` for all rows at once, or ``penstock.partition`` for partial results, one for
+    each partition.
     """
     return lambda function: Transform(
-        function, "frame", _many(reads), _many(writes), _many(drops), retry, name
+        function, "frame", _many(reads), _many(writes), _many(drops), retry, name, by
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from penstock.core.ranges import Range
+from penstock.core.ranges import PartitionName, Range
 from penstock.errors import PenstockError
 
 _log = logging.getLogger("penstock")
@@ -39,6 +39,12 @@ class Event:
     rows: int = 0
     seconds: float = 0.0
     message: str = ""
+    phase: int = 0
+
+    @property
+    def name(self) -> PartitionName:
+        """The partition among those of all phases."""
+        return PartitionName(self.phase, self.partition)
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "partition": str(self.partition)}
@@ -54,7 +60,7 @@ Listener = Callable[[Event], None]
 def logged(event: Event) -> None:
     """The listener of a runner that was given none: what a person should know goes to the log."""
     worth = event.kind in ("set-aside", "lost", "failed", "poisoned")
-    text = f"{event.instance}: {event.partition} {event.kind}"
+    text = f"{event.instance}: {event.name} {event.kind}"
     if event.message:
         text += f": {event.message}"
     _log.log(logging.WARNING if worth else logging.INFO, "%s", text)

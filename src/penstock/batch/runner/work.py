@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from penstock.batch import inputs
+from penstock.batch.exchange.packing import ExchangePlan
 from penstock.batch.inputs import Input
 from penstock.batch.pipeline import Dataset, DatasetFactory, Pipeline, Retry, Stage
 from penstock.batch.pipeline.execute import Executor, resources_by_stage
 from penstock.batch.pipeline.fingerprint.digests import code_digest, resources_digest, stage_digest
+from penstock.batch.pipeline.ordered import sorted_frame
+from penstock.batch.pipeline.phases import AsOne, ByRows, Phase, Phases
 from penstock.batch.pipeline.resources import Named, own_values
 from penstock.batch.pipeline.retry import attempt_job
 from penstock.batch.runner.events import Event, EventKind, Listener
 from penstock.batch.runner.lease import Hold
-from penstock.batch.runs import checkpoints, layout, manifests
-from penstock.batch.runs.checkpoints import InputRows
-from penstock.batch.runs.manifests import Fingerprint, OutputManifest, SavedTable, StagePrint
+from penstock.batch.runs import checkpoints, exchanges, layout, manifests
+from penstock.batch.runs.checkpoints import InputRows, SavedCheckpoint
+from penstock.batch.runs.exchange_disk import ExchangeDisk
+from penstock.batch.runs.exchanges import Entering
+from penstock.batch.runs.manifests import Exchanged, Fingerprint, OutputManifest, SavedTable, StagePrint
 from penstock.batch.runs.options import RunnerConfig
+from penstock.batch.runs.pacing import Pace, StageCost
 from penstock.batch.runs.runs import Run
 from penstock.control.claims import Board, Claim
 from penstock.core.failpoints import reach
-from penstock.errors import CorruptFile, UndeclaredWrite
+from penstock.errors import CorruptFile, DiskLimit, UndeclaredWrite
 from penstock.spark import files
 from penstock.spark.flow import Flow, Scan
 from penstock.spark.paths import for_spark
@@ -47,26 +53,32 @@ _RULES = "1"
 
 def fingerprint(
     pipeline: Pipeline,
+    stages: Sequence[Stage],
+    cuts: tuple[str, ...],
     inputs: Mapping[str, str],
     resources: Sequence[Mapping[str, Any]],
     factory: DatasetFactory | None,
     spark: str | None = None,
 ) -> Fingerprint:
-    """What the results of a pipeline over these inputs depend on. ``spark`` is its version, if known."""
-    stages = tuple(
+    """What the results of a pipeline over these inputs depend on.
+
+    ``cuts`` say how rows are cut in each phase, and ``spark`` is its version, if known.
+    """
+    printed = tuple(
         StagePrint("+".join(s.names), stage_digest(s), resources_digest(s, resources[s.index]))
-        for s in pipeline.stages
+        for s in stages
     )
     outputs = {t.__table_name__: t.schema_id() for t in pipeline.outputs}
     engine = {"Penstock's way of computing": _RULES}
     if spark is not None:
         # Bugs are mended between patches; what functions mean changes with minor versions.
         engine["Spark"] = ".".join(spark.split(".")[:2])
-    return Fingerprint(dict(inputs), stages, code_digest(factory) if factory else "", outputs, engine)
+    made = code_digest(factory) if factory else ""
+    return Fingerprint(dict(inputs), printed, made, outputs, engine, cuts)
 
 
 def with_resources(
-    shared: Fingerprint, pipeline: Pipeline, resources: Sequence[Mapping[str, Any]], own: Sequence[Named]
+    shared: Fingerprint, phases: Phases, resources: Sequence[Mapping[str, Any]], own: Sequence[Named]
 ) -> Fingerprint:
     """The fingerprint of a claim for which a dataset factory provided resources of its ``own``."""
     names = {name for name, _ in own}
@@ -74,7 +86,7 @@ def with_resources(
         printed._replace(resources=resources_digest(stage, resources[stage.index]))
         if any(r.name in names for bound in stage.transforms for r in bound.reads_resources)
         else printed
-        for stage, printed in zip(pipeline.stages, shared.stages, strict=True)
+        for stage, printed in zip(phases.stages, shared.stages, strict=True)
     )
     return replace(shared, stages=stages)
 
@@ -94,6 +106,33 @@ class Bench:
     resources: Sequence[Mapping[str, Any]]
     factory: DatasetFactory | None
     tell: Listener
+    phase: Phase
+    entering: Mapping[str, Entering] = field(default_factory=dict)
+    """The tables that the phase reads out of exchanges."""
+    exchange: ExchangePlan | None = None
+    """Its key ranges, if it has such."""
+    disk: ExchangeDisk | None = None
+    """The disk that run files take."""
+    pace: Pace | None = None
+    """What decides about checkpoints, if that depends on what they cost."""
+
+    @property
+    def place(self) -> str:
+        """What the files of this phase stand under."""
+        return self.run.place(self.phase.index)
+
+    def saves(self, stage: Stage) -> bool:
+        """Whether a checkpoint follows a stage."""
+        done = stage.index + 1 - self.phase.begin
+        if not self.config.strategy.after(done, len(self.phase.stages)):
+            return False
+        return self.pace is None or self.pace.saves(stage.index)
+
+    def learn(self, stage: Stage, unsaved: int, seconds: float, saved: Sequence[SavedCheckpoint]) -> None:
+        """Take note of what a stage cost with its checkpoint, if no other one was computed with it."""
+        if self.pace is not None and unsaved == 1:
+            files = [file for each in saved for table in each.tables.values() for file in table.files]
+            self.pace.learn(StageCost(stage.index, seconds, sum(file.bytes for file in files)))
 
 
 class ClaimWork:
@@ -106,6 +145,7 @@ class ClaimWork:
         self.began = time.monotonic()
         self.resumed_at = 0
         self.rows: dict[str, int] = {}
+        self._buckets = _buckets(bench, self.claim)
         self._dropped: set[str] = set()
         self._watched: list[inputs.Whole] = []
         self._since: list[str] = []
@@ -134,23 +174,26 @@ class ClaimWork:
         if not given:
             return
         bench = self.bench
-        self._resources = resources_by_stage(bench.pipeline, given, bench.resources)
+        phases, known = bench.executor.phases, bench.pipeline.resources
+        self._resources = resources_by_stage(phases.stages, known, given, bench.resources)
         self._own = own_values(self._resources, bench.resources)
-        self._fingerprint = with_resources(bench.run.fingerprint, bench.pipeline, self._resources, self._own)
+        self._fingerprint = with_resources(bench.run.fingerprint, phases, self._resources, self._own)
 
     def _compute(self, dataset: Dataset) -> str:
         bench = self.bench
         done, flows = self._begin(dataset)
-        stages = bench.pipeline.stages
-        for stage in stages[done:]:
+        phase, unsaved = bench.phase, 0
+        for stage in phase.stages[done - phase.begin :]:
             self.hold.check()
             before = time.monotonic()
             flows = self._stage(stage, flows)
-            done = stage.index + 1
-            if bench.config.strategy.after(done, len(stages)):
-                flows = self._checkpoint(done, flows)
-            self._tell("stage", stage=stage.index, seconds=time.monotonic() - before)
-        self._tell("writing", stage=len(stages))
+            unsaved += 1
+            if bench.saves(stage):
+                flows, saved = self._checkpoint(stage.index + 1, flows)
+                bench.learn(stage, unsaved, time.monotonic() - before, [saved])
+                unsaved = 0
+            self.tell("stage", stage=stage.index, seconds=time.monotonic() - before)
+        self.tell("writing", stage=phase.end)
         return self._publish(flows)
 
     def _begin(self, dataset: Dataset) -> tuple[int, dict[str, Flow]]:
@@ -158,7 +201,14 @@ class ClaimWork:
         bench = self.bench
         judged = [
             checkpoints.judge(
-                bench.storage, bench.run.key, self.claim.range, ref, bench.pipeline, self._fingerprint
+                bench.storage,
+                bench.place,
+                self.claim.range,
+                ref,
+                bench.pipeline,
+                bench.executor.phases,
+                bench.phase,
+                self._fingerprint,
             )
             for ref in self.claim.checkpoints
         ]
@@ -169,33 +219,71 @@ class ClaimWork:
                     flows = checkpoints.restore(bench.spark, bench.storage, found.manifest, self._input)
                     self.resumed_at = found.manifest.done
                     self.rows = {name: t.rows for name, t in found.manifest.tables.items() if t.input is None}
-                    self.rows |= (
-                        {bench.run.primary: self.claim.range.rows} if self._untouched(found.manifest) else {}
-                    )
-                    self._tell("resumed", stage=self.resumed_at)
+                    given = self._given_rows()
+                    self.rows |= {t: given[t] for t in self._untouched(found.manifest) if t in given}
+                    self.tell("resumed", stage=self.resumed_at)
                     return self.resumed_at, flows
                 except CorruptFile as error:
                     reasons = (error.what,)
             bench.board.drop_checkpoint(self.claim, found.ref.stage)
-            self._tell("set-aside", stage=found.ref.stage, message="; ".join(reasons))
-        self.rows = {bench.run.primary: self.claim.range.rows}
-        return 0, bench.executor.flows(dataset)
+            self.tell("set-aside", stage=found.ref.stage, message="; ".join(reasons))
+        self.rows = self._given_rows()
+        if bench.exchange is None:
+            # Those of key ranges are checked while they are read, batch by batch.
+            whole = [each.file for table in bench.entering.values() for each in table.files]
+            files.verify(bench.spark, bench.storage, whole)
+        return bench.phase.begin, bench.executor.flows(dataset)
 
-    def _untouched(self, manifest: manifests.CheckpointManifest) -> bool:
-        table = manifest.tables.get(self.bench.run.primary)
-        return table is not None and table.input is not None
+    def _given_rows(self) -> dict[str, int]:
+        """How many rows each table has that the phase cuts."""
+        bench = self.bench
+        if isinstance(cut := bench.phase.partitioning, ByRows):
+            return {cut.table: self.claim.range.rows}
+        whole = [t for t, origin in bench.phase.entering.items() if origin is None and t in bench.inputs]
+        given = {t: bench.inputs[t].total_rows for t in whole}
+        # How many of a sorted table are between two keys is known once they are read.
+        unsorted = {t: found for t, found in bench.entering.items() if not found.order}
+        return given | {t: found.rows_in(self._buckets) for t, found in unsorted.items()}
+
+    def _input_rows(self) -> int:
+        """How many rows of registered inputs are done with it. Rows out of exchanges were counted before."""
+        cut = self.bench.phase.partitioning
+        if isinstance(cut, ByRows):
+            return self.claim.range.rows
+        return sum(self.bench.inputs[t].total_rows for t, o in self.bench.phase.entering.items() if o is None)
+
+    def _untouched(self, manifest: manifests.CheckpointManifest) -> list[str]:
+        return [name for name, table in manifest.tables.items() if table.input is not None]
 
     def _dataset(self) -> Dataset:
-        """The partition's rows, every further input as a whole, and what the factory adds."""
-        tables: dict[str, Any] = {name: self._input(name) for name in self.bench.inputs}
-        dataset = Dataset(tables, {}, self.bench.spark)
-        return self.bench.factory(dataset, self.claim.range) if self.bench.factory else dataset
+        """The partition's rows, every small input as a whole, and what the factory adds."""
+        bench = self.bench
+        # What is not registered is the factory's to give.
+        names = bench.phase.entering.keys() | (bench.phase.whole & bench.inputs.keys())
+        if bench.run.phases == () or bench.factory:
+            names |= bench.inputs.keys()
+        dataset = Dataset({name: self._table(name) for name in sorted(names)}, {}, bench.spark)
+        return bench.factory(dataset, self.claim.range) if bench.factory else dataset
+
+    def _table(self, name: str) -> Flow:
+        found = self.bench.entering.get(name)
+        if found is None:
+            return self._input(name)
+        # A single range is read by several tasks, so that Spark's own shuffle keeps all cores busy. Of
+        # several, each is one task: Spark sees one partition and moves nothing.
+        alone = self.bench.exchange is None or len(self.bench.exchange.ranges) == 1
+        hint = self._hint(name, sum(each.file.bytes for each in found.files))
+        if len(self.bench.entering) > 1 and not alone:
+            hint = "shuffle_hash"
+        return found.flow(
+            self.bench.storage, self._buckets, self._tasks(found.rows) if alone and found.rows else 1, hint
+        )
 
     def _input(self, name: str) -> Flow:
         bench = self.bench
         registered = bench.inputs[name]
         schema = bench.pipeline.tables[name].input_schema()
-        rows = self.claim.range if name == bench.run.primary else registered.whole
+        rows = self.claim.range if bench.phase.partitioning == ByRows(name) else registered.whole
         tasks = self._tasks(rows.rows) if rows else 1
 
         def cut(columns: Sequence[str]) -> Sequence[inputs.Split]:
@@ -203,7 +291,16 @@ class ClaimWork:
 
         whole = inputs.whole_files(registered, rows, schema) if rows else None
         native = self._native(registered, whole, schema) if whole else None
-        return Flow.scan(name, Scan(schema, cut, kept=InputRows(name), native=native))
+        hint = self._hint(name, registered.size)
+        return Flow.scan(name, Scan(schema, cut, kept=InputRows(name), native=native, hint=hint))
+
+    def _hint(self, name: str, size: int) -> str | None:
+        """How Spark shall join a table. It takes whatever a Python worker reads for a few bytes."""
+        if name in self.bench.phase.whole:
+            # Else it may be the partition that is collected, and sent to all tasks.
+            return "broadcast"
+        large = size > self.bench.config.small_bytes
+        return "merge" if large and isinstance(self.bench.phase.partitioning, AsOne) else None
 
     def _native(
         self, registered: Input, whole: inputs.Whole, schema: pa.Schema
@@ -232,7 +329,13 @@ class ClaimWork:
         return max(min(cores, -(-rows // _LEAST_TASK_ROWS)), -(-rows // _MOST_TASK_ROWS))
 
     def _stage(self, stage: Stage, flows: Mapping[str, Flow]) -> dict[str, Flow]:
-        made = self.bench.executor.run_stage(stage, flows, self._resources[stage.index])
+        made = self.bench.executor.run_stage(self.bench.phase, stage, flows, self._resources[stage.index])
+        self.note(stage)
+        reach("stage.planned")
+        return made
+
+    def note(self, stage: Stage) -> None:
+        """Remember what a stage, which was planned, may do to rows, and how it is retried."""
         for bound in stage.transforms:
             if bound.transform.form == "frame" and not bound.writes_resources:
                 self._retries.append(bound.transform.retry)
@@ -240,53 +343,45 @@ class ClaimWork:
                 self.rows.pop(table, None)
             self._dropped |= bound.transform.drops
         self._since += stage.names
-        reach("stage.planned")
-        return made
 
-    def _checkpoint(self, done: int, flows: Mapping[str, Flow]) -> dict[str, Flow]:
+    def _checkpoint(self, done: int, flows: Mapping[str, Flow]) -> tuple[dict[str, Flow], SavedCheckpoint]:
         bench = self.bench
-        ref, saved, onward = self._retried(
+        [saved], onward = self._retried(
             lambda: checkpoints.save(
                 bench.spark,
                 bench.storage,
-                bench.run.key,
-                self.claim,
+                bench.place,
+                [self.claim],
                 done,
                 flows,
-                self._fingerprint,
+                self._fingerprint.upto(done, bench.phase.index),
                 bench.config.compression,
             )
         )
+        self.record(saved)
+        return onward, saved
+
+    def record(self, saved: SavedCheckpoint) -> None:
+        """Note in the store that a checkpoint is complete."""
         # What follows reads files: the transforms up to here do not run again.
         self._retries = []
-        self._count({name: table for name, table in saved.items() if table.input is None})
+        self._count({name: table for name, table in saved.tables.items() if table.input is None})
         self._check_inputs()
         self.hold.check()
         reach("checkpoint.before")
-        self.hold.patiently(lambda: bench.board.save_checkpoint(self.claim, ref))
+        self.hold.patiently(lambda: self.bench.board.save_checkpoint(self.claim, saved.ref))
         reach("checkpoint.after")
-        return onward
 
     def _publish(self, flows: Mapping[str, Flow]) -> str:
-        bench = self.bench
-        output = bench.run.output_storage
-        written: dict[str, SavedTable] = {}
-        for table in bench.pipeline.outputs:
-            name = table.__table_name__
-            flow = flows[name]
+        [made] = write_phase(self.bench, [self.claim], flows, self._retried)
+        return self.publish(made)
 
-            def write(flow: Flow = flow, name: str = name) -> tuple[FileRecord, ...]:
-                folder = layout.output_folder(
-                    bench.run.name, bench.run.id, self.claim.range, self.claim.token, name
-                )
-                form = bench.run.output_format
-                # What is published stays: unlike a checkpoint, it is worth compressing.
-                return files.write(bench.spark, flow, output, folder, format=form, compression="lz4")
-
-            written[name] = SavedTable(flow.schema, self._retried(write))
+    def publish(self, made: PhaseFiles, together: int = 1) -> str:
+        """Publish what was written, by so many claims ``together``: each has taken its share of the time."""
+        bench, written, left = self.bench, made.tables, made.exchanges
         self._count(written)
         self._check_inputs()
-        seconds = time.monotonic() - self.began
+        seconds = (time.monotonic() - self.began) / together
         manifest = OutputManifest(
             self.claim.range,
             self.claim.token,
@@ -295,23 +390,32 @@ class ClaimWork:
             seconds,
             bench.run.fingerprint,
             written,
+            left,
+            self._read(written),
         )
         data = manifest.encode()
         digest = manifests.digest(data)
-        path = layout.output_manifest(bench.run.key, self.claim.range, self.claim.token, digest)
+        path = layout.output_manifest(bench.place, self.claim.range, self.claim.token, digest)
         bench.storage.write(path, data)
         self.hold.check()
         reach("ack.before")
         self.hold.patiently(lambda: bench.board.ack(self.claim, digest))
         reach("ack.after")
-        self._tell("acked", stage=self.resumed_at, rows=self.claim.range.rows, seconds=seconds)
+        self.tell("acked", stage=self.resumed_at, rows=self._input_rows(), seconds=seconds)
         return digest
+
+    def _read(self, written: Mapping[str, SavedTable]) -> dict[str, int]:
+        """The rows that were read out of exchanges. A sorted table is published as it was read."""
+        return {
+            name: written[name].rows if found.order else found.rows_in(self._buckets)
+            for name, found in self.bench.entering.items()
+        }
 
     def _retried(self, write: Callable[[], T]) -> T:
         """Run a job, again if Spark lost a worker on the way, or as the transforms in it say."""
 
         def told(pause: float) -> None:
-            self._tell("retry", seconds=pause)
+            self.tell("retry", seconds=pause)
             time.sleep(pause)
 
         def once() -> T:
@@ -340,5 +444,85 @@ class ClaimWork:
         for whole in self._watched:
             whole.check_unchanged()
 
-    def _tell(self, kind: EventKind, **more: Any) -> None:
-        self.bench.tell(Event(kind, self.bench.config.instance, self.claim.range, self.claim.token, **more))
+    def tell(self, kind: EventKind, **more: Any) -> None:
+        bench, claim = self.bench, self.claim
+        phase = bench.phase.index
+        bench.tell(Event(kind, bench.config.instance, claim.range, claim.token, phase=phase, **more))
+
+
+class PhaseFiles(NamedTuple):
+    """What a phase has made of one claim's rows, in files that nothing refers to yet."""
+
+    tables: dict[str, SavedTable]
+    exchanges: dict[str, Exchanged]
+
+
+def write_phase(
+    bench: Bench,
+    claims: Sequence[Claim],
+    flows: Mapping[str, Flow],
+    run: Callable[[Callable[[], list[Any]]], list[Any]],
+) -> list[PhaseFiles]:
+    """Write the outputs of a phase, and what it leaves for others; ``run`` runs a job.
+
+    Of several claims, each task of a flow has the rows of one.
+    """
+    made = [PhaseFiles({}, {}) for _ in claims]
+    for name in bench.phase.outputs:
+        # What later phases need beside the output's own fields is not published.
+        flow = _sorted(bench, name, flows[name].select(bench.executor.pipeline.tables[name].__fields__))
+        for each, records in zip(made, run(partial(_output, bench, claims, name, flow)), strict=True):
+            each.tables[name] = SavedTable(flow.schema, records)
+    for exchange in bench.phase.leaving:
+        left = partial(
+            exchanges.write,
+            bench.spark,
+            bench.storage,
+            bench.run,
+            bench.phase.index,
+            claims,
+            exchange,
+            flows[exchange.table],
+            bench.config.compression,
+        )
+        written = run(left)
+        _check_disk(bench, written)
+        for each, found in zip(made, written, strict=True):
+            each.exchanges[exchange.name] = found
+    return made
+
+
+def _sorted(bench: Bench, name: str, flow: Flow) -> Flow:
+    """Rows that Spark has to sort before they are published: where a claim has all of them."""
+    phase = bench.phase
+    if name not in phase.ordered or not isinstance(phase.partitioning, AsOne):
+        return flow
+    return Flow(name, sorted_frame(flow.frame(bench.spark), phase.ordered[name]), flow.schema)
+
+
+def _check_disk(bench: Bench, left: Sequence[Exchanged]) -> None:
+    """Count run files that were written; what is too much is removed again."""
+    if bench.disk is None:
+        return
+    files = [each.file for found in left for each in found.files]
+    try:
+        bench.disk.add(sum(each.bytes for each in files))
+    except DiskLimit:
+        for each in files:
+            bench.storage.delete(each.path)
+        raise
+
+
+def _output(bench: Bench, claims: Sequence[Claim], name: str, flow: Flow) -> list[tuple[FileRecord, ...]]:
+    run, form = bench.run, bench.run.output_format
+    folders = [layout.output_folder(run.name, run.id, each.range, each.token, name) for each in claims]
+    # What is published stays: unlike a checkpoint, it is worth compressing.
+    return files.write_each(bench.spark, flow, run.output_storage, folders, format=form, compression="lz4")
+
+
+def _buckets(bench: Bench, claim: Claim) -> tuple[int, int] | None:
+    """The buckets of a claim of a key range."""
+    if bench.exchange is None:
+        return None
+    found = bench.exchange.ranges[claim.range.begin]
+    return found.begin_bucket, found.end_bucket

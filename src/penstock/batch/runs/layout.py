@@ -30,6 +30,22 @@ def checkpoint_folder(run: str, partition: Range, token: int, stage: int, table:
     return f"{claim_folder(run, partition, token)}/stage-{stage}-{secrets.token_hex(3)}/{table}"
 
 
+def exchanges_folder(run: str) -> str:
+    """What a phase leaves for later ones. It outlives the claims that wrote it."""
+    return f"runs/{run}/exchange"
+
+
+def exchange_claim(run: str, partition: Range, token: int) -> str:
+    """What the folders of a claim begin with."""
+    return f"{exchanges_folder(run)}/{_claimed(partition, token)}"
+
+
+def exchange_folder(run: str, name: str, partition: Range, token: int) -> str:
+    # The name of an exchange has characters that some object stores do not take.
+    told = re.sub(r"[^A-Za-z0-9_.-]", "-", name)
+    return f"{exchange_claim(run, partition, token)}{secrets.token_hex(3)}/{told}"
+
+
 def output_manifest(run: str, partition: Range, token: int, digest: str) -> str:
     return f"{claim_folder(run, partition, token)}/output-{digest[:12]}.json"
 

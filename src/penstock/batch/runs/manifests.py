@@ -7,12 +7,14 @@ recorded is never believed.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import NamedTuple, TypeVar
 
 import pyarrow as pa  # noqa: TC002 - the codec looks at annotations
 
+from penstock.batch.exchange.run_files import ExchangeFile
 from penstock.config import shown_url
 from penstock.core.codec import SORTED, DocumentFormat, Members, plain
 from penstock.core.ranges import Range
@@ -57,10 +59,17 @@ class Fingerprint:
     """Schema id of every output table; a checkpoint does not depend on them."""
     engine: Mapping[str, str] = field(default_factory=dict)
     """Versions that results depend on; what is not known of one of two results is not compared."""
+    phases: tuple[str, ...] = ()
+    """How rows are cut in each phase; nothing where there is one, over row ranges of the first input."""
 
-    def upto(self, done: int) -> Fingerprint:
-        """The part that decides about the first ``done`` stages."""
-        return Fingerprint(self.inputs, self.stages[:done], self.factory, engine=self.engine)
+    def upto(self, done: int, phase: int = 0) -> Fingerprint:
+        """The part that decides about the first ``done`` stages, which end in ``phase``."""
+        phases = self.phases[: phase + 1]
+        return Fingerprint(self.inputs, self.stages[:done], self.factory, engine=self.engine, phases=phases)
+
+    def of_phase(self, done: int, phase: int) -> Fingerprint:
+        """The part that decides about what a phase has published after its last stage, ``done`` in all."""
+        return replace(self.upto(done, phase), outputs=self.outputs)
 
     def differences(self, now: Fingerprint) -> list[str]:
         """Why a result with this fingerprint does not fit ``now``; empty when it does."""
@@ -72,6 +81,10 @@ class Fingerprint:
         ]
         if self.factory != now.factory:
             reasons.append("the dataset factory changed")
+        cuts = zip_longest(self.phases, now.phases, fillvalue=None)
+        if changed := next(((a, b) for a, b in cuts if a != b), None):
+            was, now_is = (each or "row ranges alone" for each in changed)
+            reasons.append(f"rows were cut by {was}, and are by {now_is}")
         for number, (before, after) in enumerate(zip(self.stages, now.stages, strict=False)):
             if before.names != after.names:
                 reasons.append(f"stage {number} was {before.names}, is {after.names}")
@@ -87,6 +100,18 @@ class Fingerprint:
 
 def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
     return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """The rows of one table that a partition left for a later phase."""
+
+    schema: pa.Schema
+    files: tuple[ExchangeFile, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        return sum(each.file.rows for each in self.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +137,10 @@ class OutputManifest:
     seconds: float
     fingerprint: Fingerprint
     tables: Mapping[str, SavedTable]
+    exchanges: Mapping[str, Exchanged] = field(default_factory=dict)
+    """What it left for later phases, by the name of the exchange."""
+    read: Mapping[str, int] = field(default_factory=dict)
+    """The rows of each table that it read out of exchanges."""
 
     def encode(self) -> bytes:
         return OUTPUT.encode(self)
@@ -122,18 +151,34 @@ class OutputManifest:
 
 
 def complete(fingerprint: Members) -> Members:
-    """A fingerprint as it is written now: versions of the engine were not always kept."""
-    return {"engine": {}, **fingerprint}
+    """A fingerprint with all its members: versions of the engine were not always kept, phases only if any."""
+    return {"engine": {}, "phases": [], **fingerprint}
 
 
-def _format(manifest: type[T], kind: str) -> DocumentFormat[T]:
+def brief(fingerprint: Members) -> Members:
+    """A fingerprint as it is written: a pipeline without exchanges stays as the first release wrote it."""
+    return {name: each for name, each in fingerprint.items() if name != "phases" or each}
+
+
+def _run_files(found: Members) -> Iterator[Members]:
+    """The run files of a manifest. Those that are not sorted have no samples, and do without the member."""
+    return (each for left in found.get("exchanges", {}).values() for each in left["files"])
+
+
+def _format(manifest: type[T], kind: str, omits: tuple[str, ...] = ()) -> DocumentFormat[T]:
     def pack(found: Members) -> Members:
         seconds = {"seconds": round(found["seconds"], 3)} if "seconds" in found else {}
-        return {**found, **seconds, "kind": kind, "partition": str(Range(**found["partition"]))}
+        short = {"kind": kind, "partition": str(Range(**found["partition"]))}
+        for each in _run_files(found):
+            if each["samples"] is None:
+                del each["samples"]
+        return {**found, **seconds, **short, "fingerprint": brief(found["fingerprint"])}
 
     def unpack(found: Members) -> Members:
         if found["kind"] != kind:
             raise ValueError(f"it is the manifest of another kind: {found['kind']}")
+        for each in _run_files(found):
+            each.setdefault("samples", None)
         partition = plain(Range.parse(found["partition"]))
         return {**found, "partition": partition, "fingerprint": complete(found["fingerprint"])}
 
@@ -143,6 +188,7 @@ def _format(manifest: type[T], kind: str) -> DocumentFormat[T]:
         # A digest of the bytes is kept in the store.
         text=SORTED,
         ignores_unknown=True,
+        omits=omits,
         pack=pack,
         unpack=unpack,
         # A checkpoint that this version cannot read is computed again.
@@ -151,7 +197,7 @@ def _format(manifest: type[T], kind: str) -> DocumentFormat[T]:
 
 
 CHECKPOINT = _format(CheckpointManifest, "checkpoint")
-OUTPUT = _format(OutputManifest, "output")
+OUTPUT = _format(OutputManifest, "output", ("exchanges", "read"))
 
 
 def fetch(storage: Storage, path: str, expected: str, kind: DocumentFormat[T]) -> T:

@@ -52,7 +52,19 @@ class Never:
         return "none"
 
 
-Checkpointing = EveryStage | EveryNStages | Never
+@dataclass(frozen=True, slots=True)
+class Auto:
+    """Checkpoint where the work since the last one is worth it: see `penstock.batch.runs.pacing`."""
+
+    def after(self, done: int, stages: int) -> bool:
+        """Whether there may be one; whether there is follows from what was measured."""
+        return done < stages
+
+    def __str__(self) -> str:
+        return "auto"
+
+
+Checkpointing = EveryStage | EveryNStages | Never | Auto
 """The stage after the last one is the output itself: there is never a checkpoint after it."""
 
 
@@ -62,10 +74,12 @@ def checkpointing(text: str) -> Checkpointing:
         return Never()
     if text == "every-stage":
         return EveryStage()
+    if text == "auto":
+        return Auto()
     prefix, _, number = text.partition(":")
     if prefix == "every" and number.isdecimal() and int(number):
         return EveryNStages(int(number))
-    raise ConfigError(f"{text!r} is not a checkpoint strategy", hint="use every-stage, every:N or none")
+    raise ConfigError(f"{text!r} is not a checkpoint strategy", hint="use every-stage, every:N, auto or none")
 
 
 def instance_id() -> str:
@@ -82,6 +96,13 @@ class RunnerConfig:
     began, or else the table's own name). ``output`` is where output files go (default: the runner's storage).
     A partition that fails ``max_failures`` times is set aside; ``breaker`` attempts that fail in a row, all
     with the same error, halt the instance (0: never). ``cluster`` is the one among whose members it is shown.
+
+    Inputs of up to ``whole_bytes`` are given whole to each claim where a join allows it. Up to
+    ``small_bytes`` in all, one claim has everything and Spark shuffles in memory. The rows of an exchange are
+    cut into key ranges of about ``range_bytes``. A transform that needs all rows at once is refused above
+    ``everything_bytes``. ``exchange_bytes`` limits the disk that the run files of all exchanges take. With
+    ``without_poisoned``, phases go on without the rows of partitions that were set aside before them, and the
+    exchange's plan says so.
     """
 
     run: str | None = None
@@ -100,6 +121,12 @@ class RunnerConfig:
     compression: Compression = "auto"
     accept_changed_code: bool = False
     cluster: str = "default"
+    whole_bytes: int = 32 << 20
+    small_bytes: int = 32 << 20
+    range_bytes: int = 128 << 20
+    everything_bytes: int = 16 << 30
+    exchange_bytes: int | None = None
+    without_poisoned: bool = False
 
     def __post_init__(self) -> None:
         for name in ("claims", "max_failures", "max_batches"):
@@ -138,5 +165,10 @@ class RunnerConfig:
             "breaker": settings.breaker,
             "task_rows": settings.task_rows,
             "compression": settings.checkpoint_compression,
+            "whole_bytes": settings.whole_bytes,
+            "small_bytes": settings.small_bytes,
+            "range_bytes": settings.range_bytes,
+            "everything_bytes": settings.everything_bytes,
+            "exchange_bytes": settings.exchange_bytes,
         }
         return cls(**{**values, **more})  # type: ignore[arg-type]

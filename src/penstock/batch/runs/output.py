@@ -55,7 +55,7 @@ class Output:
 
     def __init__(self, store: Store, run: str) -> None:
         self.run: Run = runs.load(store, run)
-        self._board = Board.open(store, self.run.key)
+        self._store = store
         self._storage = Storage(self.run.storage)
 
     @property
@@ -63,15 +63,23 @@ class Output:
         return self.run.outputs
 
     def manifests(self) -> Iterator[OutputManifest]:
-        """One for each completed partition, in row order."""
-        for view in self._board.partitions(states={PartitionState.COMPLETED}):
-            path = layout.output_manifest(self.run.key, view.range, view.token, view.digest)
-            yield manifests.fetch(self._storage, path, view.digest, manifests.OUTPUT)
+        """One for each completed partition, phase after phase, each in the order of its partitions."""
+        for phase in range(len(self.run.every_phase)):
+            for _, manifest in self.phase_manifests(phase):
+                yield manifest
+
+    def phase_manifests(self, phase: int) -> Iterator[tuple[str, OutputManifest]]:
+        """Those of one phase, each with the digest that its ack recorded."""
+        place = self.run.place(phase)
+        board = Board.find(self._store, place) if phase else Board.open(self._store, place)
+        for view in board.partitions({PartitionState.COMPLETED}) if board else ():
+            path = layout.output_manifest(place, view.range, view.token, view.digest)
+            yield view.digest, manifests.fetch(self._storage, path, view.digest, manifests.OUTPUT)
 
     def files(self, table: str) -> list[FileRecord]:
-        """The published files of a table, in row order."""
+        """The published files of a table, in the order of the partitions that wrote them."""
         name = self._known(table)
-        return [f for m in self.manifests() if name in m.tables for f in m.tables[name].files]
+        return [f for m in self._publishing(name) for f in m.tables[name].files]
 
     def paths(self, table: str) -> list[str]:
         """Where the published files are, for any program that reads Parquet or Arrow."""
@@ -80,10 +88,9 @@ class Output:
     def schema(self, table: str) -> pa.Schema:
         """The table's schema, known as soon as one partition is published, or that there is none."""
         name = self._known(table)
-        for manifest in self.manifests():
-            if name in manifest.tables:
-                return manifest.tables[name].schema
-        if self.run.total_rows == 0 and name in self.run.schemas:
+        for manifest in self._publishing(name):
+            return manifest.tables[name].schema
+        if self._unfinished() == 0 and name in self.run.schemas:
             return schema_from_text(self.run.schemas[name])
         raise RunError(
             f"run {self.run.name!r} has published nothing yet", hint=f"penstock runs show {self.run.name}"
@@ -147,9 +154,17 @@ class Output:
         written = len(jobs) + len(empty)
         return Exported(target.root, written, sum(r.rows for r, _ in jobs), sum(r.bytes for r, _ in jobs))
 
+    def _publishing(self, table: str) -> Iterator[OutputManifest]:
+        """The manifests of the phase that publishes a table."""
+        for phase, record in enumerate(self.run.every_phase):
+            if table in record.outputs:
+                yield from (m for _, m in self.phase_manifests(phase) if table in m.tables)
+
     def _unfinished(self) -> int:
-        summary = self._board.summary()
-        return summary.total.partitions - summary.completed.partitions
+        """How many partitions are not done, of later phases at least one each."""
+        begun = runs.by_phase(self._store, self.run)
+        left = sum(each.total.partitions - each.completed.partitions for each in begun)
+        return left + len(self.run.every_phase) - len(begun)
 
     def _known(self, table: str) -> str:
         if table not in self.tables:

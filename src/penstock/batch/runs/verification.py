@@ -8,10 +8,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from penstock.batch import inputs
-from penstock.batch.runs import runs
+from penstock.batch.runs import exchange_proofs, order_proofs, runs
+from penstock.batch.runs.manifests import OutputManifest
 from penstock.batch.runs.output import Output
 from penstock.batch.runs.runs import Run
 from penstock.control.claims import Board, PartitionState
+from penstock.core.ranges import PartitionName
 from penstock.errors import CorruptFile, InputError, PenstockError
 from penstock.storage import FileRecord, Storage
 from penstock.store import Store
@@ -54,26 +56,29 @@ class Verification:
 def verify(store: Store, name: str) -> Verification:
     """Look at everything that a run has published. Nothing is changed."""
     run = runs.load(store, name)
-    board = Board.open(store, run.key)
-    return _Verifier(store, run, board).verify()
+    Board.open(store, run.key)
+    return _Verifier(store, run).verify()
 
 
 class _Verifier:
-    def __init__(self, store: Store, run: Run, board: Board) -> None:
+    def __init__(self, store: Store, run: Run) -> None:
         self.store = store
         self.run = run
-        self.board = board
         self.storage = Storage(run.storage)
 
     def verify(self) -> Verification:
         coverage, done_rows = self._coverage()
         manifests, found, rows_out = self._manifests()
-        return Verification(
-            self.run.name,
-            (self._inputs(), coverage, manifests, self._once(found), self._bytes(found), self._counts(found)),
-            done_rows,
-            rows_out,
+        checks = (
+            self._inputs(),
+            coverage,
+            *self._exchanges(),
+            manifests,
+            self._once(found),
+            self._bytes(found),
+            self._counts(found),
         )
+        return Verification(self.run.name, checks, done_rows, rows_out)
 
     def _inputs(self) -> Check:
         try:
@@ -88,48 +93,86 @@ class _Verifier:
         return Check("inputs", True, f"{', '.join(self.run.inputs)}: unchanged since they were registered")
 
     def _coverage(self) -> tuple[Check, int]:
-        """The completed partitions lie side by side from the first to the last row."""
+        """The completed partitions of each phase lie side by side, from the first to the last."""
+        rows = 0
+        problems: list[str] = []
+        boards = runs.boards(self.store, self.run)
+        for phase, board in enumerate(boards):
+            done = self._covered(phase, board, problems)
+            if self.run.every_phase[phase].by_rows:
+                rows += done
+            elif done == board.geometry.total_rows and not self.run.every_phase[phase].reads:
+                rows += self.run.total_rows  # one partition that has everything
+        problems += [f"phase {n} is not begun" for n in range(len(boards), len(self.run.every_phase))]
+        if len(self.run.every_phase) == 1:
+            detail = f"{rows} of {self.run.total_rows} rows lie in completed partitions"
+        else:
+            detail = f"{rows} rows of inputs lie in completed partitions, of {len(boards)} phases"
+        return Check("every row once", not problems, _listed(detail, problems)), rows
+
+    def _covered(self, phase: int, board: Board, problems: list[str]) -> int:
         row = done = 0
-        problems = []
-        for view in self.board.partitions():
+        for view in board.partitions():
+            name = PartitionName(phase, view.range)
             if view.range.begin != row:
-                problems.append(f"rows {row} to {view.range.begin} belong to no partition, or to two")
+                problems.append(f"what is before {name} belongs to no partition, or to two")
             row = view.range.end
             if view.state is PartitionState.COMPLETED:
                 done += view.range.rows
             else:
-                problems.append(f"{view.range} is {view.state}")
-        if row != self.run.total_rows:
-            problems.append(f"partitions end at row {row} of {self.run.total_rows}")
-        detail = f"{done} of {self.run.total_rows} rows lie in completed partitions"
-        return Check("every row once", not problems, _listed(detail, problems)), done
+                problems.append(f"{name} is {view.state}")
+        expected = self.run.every_phase[phase].rows
+        if row != (board.geometry.total_rows if expected is None else expected):
+            problems.append(f"partitions of phase {phase} end at {row} of {expected}")
+        return done
+
+    def _exchanges(self) -> list[Check]:
+        return [
+            Check(proof.name, not proof.problems, _listed(proof.found, proof.problems))
+            for proof in (
+                *exchange_proofs.prove(self.store, self.run),
+                *order_proofs.prove(self.store, self.run),
+            )
+        ]
 
     def _manifests(self) -> tuple[Check, list[tuple[str, FileRecord]], dict[str, int]]:
         found: list[tuple[str, FileRecord]] = []
         rows = dict.fromkeys(self.run.outputs, 0)
-        problems = []
+        problems: list[str] = []
         count = accepted = 0
+        output = Output(self.store, self.run.name)
         try:
-            for manifest in Output(self.store, self.run.name).manifests():
-                count += 1
-                reasons = manifest.fingerprint.differences(self.run.fingerprint)
-                if reasons and any(not manifest.fingerprint.differences(a) for a in self.run.accepted):
-                    accepted += 1
-                elif reasons:
-                    problems.append(f"{manifest.partition} was made by other code: {'; '.join(reasons)}")
-                for table, saved in manifest.tables.items():
-                    found += [(table, f) for f in saved.files]
-                    rows[table] = rows.get(table, 0) + saved.rows
-                    if table == self.run.primary and saved.rows > manifest.partition.rows:
-                        problems.append(f"{manifest.partition} has more rows of {table} than it began with")
-                    if table in self.run.keeps_rows and saved.rows != manifest.partition.rows:
-                        problems.append(f"{manifest.partition} has {saved.rows} rows of {table}")
+            for phase in range(len(self.run.every_phase)):
+                for _, manifest in output.phase_manifests(phase):
+                    count += 1
+                    accepted += self._check_manifest(phase, manifest, problems)
+                    for table, saved in manifest.tables.items():
+                        found += [(table, f) for f in saved.files]
+                        rows[table] = rows.get(table, 0) + saved.rows
         except PenstockError as error:
             problems.append(error.what)
         detail = f"{count} manifests, all as they were acked"
         if accepted:
             detail += f"; {accepted} of them made by earlier code that was accepted"
         return Check("manifests", not problems, _listed(detail, problems)), found, rows
+
+    def _check_manifest(self, phase: int, manifest: OutputManifest, problems: list[str]) -> bool:
+        """Whether earlier code made it that was accepted; what is wrong goes to ``problems``."""
+        name, done = PartitionName(phase, manifest.partition), self.run.every_phase[phase].stages[1]
+        # What follows in later phases does not matter to it.
+        made = manifest.fingerprint.of_phase(done, phase)
+        reasons = made.differences(self.run.fingerprint.of_phase(done, phase))
+        earlier = (fingerprint.of_phase(done, phase) for fingerprint in self.run.accepted)
+        accepted = bool(reasons) and any(not made.differences(each) for each in earlier)
+        if reasons and not accepted:
+            problems.append(f"{name} was made by other code: {'; '.join(reasons)}")
+        if self.run.every_phase[phase].by_rows:
+            for table, saved in manifest.tables.items():
+                if table == self.run.primary and saved.rows > manifest.partition.rows:
+                    problems.append(f"{name} has more rows of {table} than it began with")
+                if table in self.run.keeps_rows and saved.rows != manifest.partition.rows:
+                    problems.append(f"{name} has {saved.rows} rows of {table}")
+        return accepted
 
     def _once(self, found: list[tuple[str, FileRecord]]) -> Check:
         twice = [path for path, n in Counter(record.path for _, record in found).items() if n > 1]

@@ -31,15 +31,13 @@ class InputUsers:
 
 
 def users(store: Store, name: str, digest: str) -> InputUsers:
-    from penstock.batch.runs import runs
-    from penstock.control.claims import Board
+    from penstock.batch.runs import runs, views
 
     unfinished: list[str] = []
     finished: list[str] = []
     for run in runs.using(store, name, digest):
         try:
-            summary = Board.open(store, run.key).summary()
-            done = summary.completed.partitions == summary.total.partitions
+            done = views.of(store, run).state == "complete"
         except PenstockError:
             done = False
         (finished if done else unfinished).append(run.name)
@@ -108,8 +106,11 @@ class Registrar:
                 return True
         return False
 
-    def register(self, spark: SparkSession | None, partition_rows: int, *, fixed: bool) -> list[Input]:
-        """Register what was named. ``fixed``: rows per partition are as they were registered before."""
+    def register(self, spark: SparkSession | None, partition_rows: int | None, *, fixed: bool) -> list[Input]:
+        """Register what was named. ``fixed``: rows per partition are as they were registered before.
+
+        Without ``partition_rows``, they follow from the files.
+        """
         from penstock.batch import inputs
 
         made = []
@@ -127,7 +128,7 @@ class Registrar:
             made.append(self._register(spark, table, name, rows))
         return made
 
-    def _register(self, spark: SparkSession | None, table: type[Table], name: str, rows: int) -> Input:
+    def _register(self, spark: SparkSession | None, table: type[Table], name: str, rows: int | None) -> Input:
         from penstock.batch import inputs
 
         source = self.sources[table.__table_name__]

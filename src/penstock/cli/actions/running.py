@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +46,10 @@ class Result:
     error: PenstockError | None = None
     touched: Mapping[str, int] = field(default_factory=dict)
     """How many partitions were resumed, lost or failed, each counted once."""
+    left_out: Sequence[str] = ()
+    """Poisoned partitions without which later phases began."""
+    waiting: int | None = None
+    """The first phase that is not begun."""
 
     @property
     def rows(self) -> int:
@@ -64,6 +68,7 @@ class Result:
             "exit_code": self.code,
             "partitions": plain(self.summary),
             "poisoned": list(self.poisoned),
+            "left_out": list(self.left_out),
             "output": {
                 "location": shown_url(self.run.output),
                 "format": self.run.output_format,
@@ -115,12 +120,27 @@ class Result:
         if self.ending == "complete":
             return f"next: penstock runs verify {name}, or penstock runs export {name} DIR"
         if self.ending == "incomplete":
-            named = ", ".join(self.poisoned[:_NAMED]) + (", …" if len(self.poisoned) > _NAMED else "")
-            return (
-                f"poisoned: {named}; `penstock partitions ls {name} --state poisoned` shows why\n"
-                f"next: mend the cause, then penstock partitions retry {name} --all, which says how to go on"
-            )
+            return "\n".join(self._of_poisoned())
         return f"complete partitions and checkpoints are kept\nnext: penstock runs resume {name}"
+
+    def _of_poisoned(self) -> Iterator[str]:
+        name = self.run.name
+        named = ", ".join(self.poisoned[:_NAMED]) + (", …" if len(self.poisoned) > _NAMED else "")
+        if named:
+            yield f"poisoned: {named}; `penstock partitions ls {name} --state poisoned` shows why"
+        if self.left_out:
+            yield f"later phases began without the rows of {', '.join(self.left_out[:_NAMED])}"
+        if set(self.poisoned) <= set(self.left_out):
+            yield "next: mend the cause, then compute everything anew with --run NAME"
+            return
+        yield f"next: mend the cause, then penstock partitions retry {name} --all, which says how to go on"
+        if self.waiting:
+            phases = (
+                f"phase {self.waiting} waits"
+                if self.waiting + 1 == len(self.run.phases)
+                else (f"phases {self.waiting} to {len(self.run.phases) - 1} wait")
+            )
+            yield f"{phases} for them; without their rows: penstock runs resume {name} --without-poisoned"
 
 
 def execute(
@@ -205,26 +225,32 @@ def _result(
     error: PenstockError | None,
     seconds: float,
 ) -> Result:
-    from penstock.batch.runs import runs
-    from penstock.control.claims import Board, PartitionState
+    from penstock.batch.runs import exchanges, runs
+    from penstock.control.claims import PartitionState
+    from penstock.core.ranges import PartitionName
 
     run = runs.find(context.store, name)
     if run is None or (error is not None and not reports):
         # It did not come so far as to begin.
         raise error or PenstockError(f"run {name!r} ended before it began: {'; '.join(lost)}")
-    board = Board.open(context.store, run.key)
-    summary = board.summary()
-    poisoned = (
-        [str(v.range) for v in board.partitions({PartitionState.POISONED})]
+    boards = runs.boards(context.store, run)
+    summary = runs.summary(context.store, run)
+    assert summary is not None  # a run that can be found has a board
+    poisoned = [
+        str(PartitionName(phase, v.range))
+        for phase, board in enumerate(boards)
         if summary.poisoned.partitions
-        else []
-    )
+        for v in board.partitions({PartitionState.POISONED})
+    ]
+    left_out = tuple(exchanges.left_out(context.store, run))
     open_work = summary.pending.partitions + summary.claimed.partitions
-    endings = [r.ending for r in reports]
-    if not open_work:
-        ending, error = "incomplete" if poisoned else "complete", None
+    worst = next((e for e in ("halted", "interrupted", "stopped") for r in reports if r.ending == e), None)
+    waiting = len(boards) if len(boards) < len(run.every_phase) else None
+    # Later phases wait for what was set aside, unless something else kept them from beginning.
+    ending: str
+    if open_work or (waiting and (worst or not poisoned)):
+        ending = worst or "instances lost"
     else:
-        worst = ("halted", "interrupted", "stopped")
-        ending = next((e for e in worst if e in endings), "instances lost")
+        ending, error = "incomplete" if poisoned or left_out else "complete", None
     told = in_commands(error) if error is not None else None
-    return Result(run, ending, summary, reports, lost, poisoned, seconds, told)
+    return Result(run, ending, summary, reports, lost, poisoned, seconds, told, {}, left_out, waiting)

@@ -51,15 +51,20 @@ def command(context: CommandContext, source: str) -> None:
 
     Its tables and declarations are checked, and with Spark's help what its transforms really touch.
     """
-    from penstock.batch.pipeline.execute import Executor, resources_by_stage
+    from penstock.batch.pipeline.check import check_pipeline
+    from penstock.batch.pipeline.execute import resources_by_stage
+    from penstock.batch.pipeline.needs import cut_pipeline
     from penstock.project import load
     from penstock.spark import session
 
     project = load(source)
     spark = session.start(replace(context.config.spark, fast_start=True), app_name="penstock check")
     try:
-        resources = resources_by_stage(project.pipeline, {})
-        unchecked = Executor(spark, project.pipeline).check(resources)
+        pipeline = project.pipeline
+        resources = resources_by_stage(pipeline.stages, pipeline.resources, {})
+        checked = check_pipeline(spark, pipeline, resources)
+        run = context.config.run
+        cut_pipeline(pipeline, checked, {}, small=run.whole_bytes, as_one=run.small_bytes)
     finally:
         spark.stop()
-    context.output.show(Checked(project.pipeline, project.source, unchecked))
+    context.output.show(Checked(pipeline, project.source, checked.unchecked))

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.context import RANGE, CommandContext, with_context
+from penstock.cli.context import PARTITION, CommandContext, with_context
 from penstock.cli.output import Block, Facts, Grid, amount, count, size
 from penstock.core import codec
+from penstock.core.ranges import PartitionName
 from penstock.errors import CorruptFile, RunError, UnknownPartition
 
 if TYPE_CHECKING:
     from penstock.batch.runs.manifests import CheckpointManifest
     from penstock.batch.runs.runs import Run
     from penstock.control.claims import CheckpointRef, PartitionView
-    from penstock.core.ranges import Range
 
 
 @dataclass(frozen=True, slots=True)
 class ListedCheckpoint:
     """A recorded checkpoint; without a manifest it is damaged, and ``problem`` says how."""
 
-    partition: Range
+    partition: PartitionName
     ref: CheckpointRef
     manifest: CheckpointManifest | None
     problem: str = ""
@@ -122,9 +122,14 @@ def command() -> None:
 @with_context
 def ls(context: CommandContext, run: str, limit: int) -> None:
     """List the checkpoints of partitions that are not done."""
-    views = (view for view in context.board(run).partitions(touched=True) if view.checkpoints)
+    views = (
+        (phase, view)
+        for phase, board in enumerate(context.boards(run))
+        for view in board.partitions(touched=True)
+        if view.checkpoints
+    )
     record = context.run(run)
-    found = [c for view in islice(views, limit or None) for c in _of(record, view)]
+    found = [c for phase, view in islice(views, limit or None) for c in _of(record, phase, view)]
     context.output.show(Listing(found))
     if not found:
         context.output.say(f"run {run} has no checkpoints")
@@ -132,34 +137,35 @@ def ls(context: CommandContext, run: str, limit: int) -> None:
 
 @command.command()
 @click.argument("run")
-@click.argument("rows", metavar="RANGE", type=RANGE)
+@click.argument("partition", metavar="PARTITION", type=PARTITION)
 @click.argument("stage", type=int, required=False)
 @with_context
-def show(context: CommandContext, run: str, rows: Range, stage: int | None) -> None:
+def show(context: CommandContext, run: str, partition: PartitionName, stage: int | None) -> None:
     """Show what the checkpoints of a partition hold."""
-    view = context.board(run).partition(rows)
+    view = context.board(run, partition.phase).partition(partition.range)
     if view is None:
         raise UnknownPartition(
-            f"run {run!r} has no partition {rows}", hint=f"penstock partitions ls {run} lists them"
+            f"run {run!r} has no partition {partition}", hint=f"penstock partitions ls {run} lists them"
         )
-    found = [c for c in _of(context.run(run), view) if stage is None or c.ref.stage == stage]
+    found = [c for c in _of(context.run(run), partition.phase, view) if stage is None or c.ref.stage == stage]
     if not found:
         after = f" after stage {stage}" if stage is not None else ""
-        raise RunError(f"partition {rows} of run {run!r} is {view.state} and has no checkpoint{after}")
+        raise RunError(f"partition {partition} of run {run!r} is {view.state} and has no checkpoint{after}")
     context.output.show(CheckpointRows(found))
 
 
-def _of(run: Run, view: PartitionView) -> list[ListedCheckpoint]:
+def _of(run: Run, phase: int, view: PartitionView) -> list[ListedCheckpoint]:
     from penstock.batch.runs import layout, manifests
     from penstock.storage import Storage
 
     storage = Storage(run.storage)
+    name = PartitionName(phase, view.range)
     found = []
     for ref in sorted(view.checkpoints, key=lambda r: r.stage):
-        path = layout.checkpoint_manifest(run.key, view.range, ref.token, ref.stage, ref.digest)
+        path = layout.checkpoint_manifest(run.place(phase), view.range, ref.token, ref.stage, ref.digest)
         try:
             manifest = manifests.fetch(storage, path, ref.digest, manifests.CHECKPOINT)
-            found.append(ListedCheckpoint(view.range, ref, manifest))
+            found.append(ListedCheckpoint(name, ref, manifest))
         except CorruptFile as error:
-            found.append(ListedCheckpoint(view.range, ref, None, error.what))
+            found.append(ListedCheckpoint(name, ref, None, error.what))
     return found

@@ -10,42 +10,57 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.commands.plan import current_fingerprint
-from penstock.cli.context import RANGE, CommandContext, with_context
+from penstock.cli.actions.planning import fingerprint_without_spark
+from penstock.cli.context import PARTITION, CommandContext, with_context
 from penstock.cli.output import Block, Grid, amount, count
 from penstock.core.json_values import plain
+from penstock.core.ranges import PartitionName
 from penstock.errors import PenstockError, UnknownPartition, UsageError
 
 if TYPE_CHECKING:
-    from penstock.control.claims import PartitionView
-    from penstock.core.ranges import Range
+    from penstock.batch.runs.runs import Run
+    from penstock.control.claims import PartitionState, PartitionView
 
 _STATES = ("pending", "claimed", "completed", "poisoned")
 
 
 @dataclass(frozen=True, slots=True)
+class ListedPartition:
+    """A partition; how many rows it is given, if that is known."""
+
+    name: PartitionName
+    view: PartitionView
+    rows: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Listing:
-    partitions: Sequence[PartitionView]
+    partitions: Sequence[ListedPartition]
 
     def to_json(self) -> Any:
-        return plain(self.partitions)
+        return [{**plain(p.view), "phase": p.name.phase, "rows": p.rows} for p in self.partitions]
 
     def blocks(self) -> list[Block]:
         headers = ("partition", "rows", "state", "owner", "token", "failures", "checkpoints", "last error")
         rows = [
             (
-                str(p.range),
-                amount(p.range.rows),
-                f"{p.state} (lease expired)" if p.state == "claimed" and not p.alive else str(p.state),
-                p.owner,
-                str(p.token or "-"),
-                str(p.attempts),
-                ", ".join(f"stage {c.stage}" for c in p.checkpoints),
-                p.errors[-1].error.splitlines()[0] if p.errors else "",
+                str(p.name),
+                "" if p.rows is None else amount(p.rows),
+                _state(p.view),
+                p.view.owner,
+                str(p.view.token or "-"),
+                str(p.view.attempts),
+                ", ".join(f"stage {c.stage}" for c in p.view.checkpoints),
+                p.view.errors[-1].error.splitlines()[0] if p.view.errors else "",
             )
             for p in self.partitions
         ]
         return [Grid(headers, rows, right=("rows", "token", "failures"))]
+
+
+def _state(view: PartitionView) -> str:
+    expired = view.state == "claimed" and not view.alive
+    return f"{view.state} (lease expired)" if expired else str(view.state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +68,7 @@ class Moved:
     """Partitions that can be claimed again."""
 
     run: str
-    partitions: Sequence[Range]
+    partitions: Sequence[PartitionName]
 
     def to_json(self) -> dict[str, Any]:
         return {"run": self.run, "pending": [str(p) for p in self.partitions]}
@@ -82,54 +97,94 @@ def command() -> None:
 @click.option("--state", type=click.Choice(_STATES), multiple=True, help="Only these; may be given again.")
 @click.option("--limit", default=100, show_default=True, metavar="N", help="At most N; 0 for all.")
 @click.option("--from", "begin", default=0, metavar="ROW", help="From the partition that holds this row.")
+@click.option("--phase", type=int, metavar="N", help="Only those of one phase.  [default: all]")
 @with_context
-def ls(context: CommandContext, run: str, state: tuple[str, ...], limit: int, begin: int) -> None:
-    """List partitions in row order."""
+def ls(
+    context: CommandContext, run: str, state: tuple[str, ...], limit: int, begin: int, phase: int | None
+) -> None:
+    """List partitions, phase by phase. Those of later phases are named PHASE:RANGE."""
     from penstock.control.claims import PartitionState
 
     states = {PartitionState(s) for s in state} or None
-    views = context.board(run).partitions(states, begin)
-    found = list(islice(views, limit + 1 if limit else None))
+    found = list(islice(_listed(context, run, states, begin, phase), limit + 1 if limit else None))
     shown = found[:limit] if limit else found
     context.output.show(Listing(shown))
     if len(found) > len(shown):
-        context.output.say(f"more: --from {found[-1].range.begin}, or --limit 0 for all")
+        more = found[-1].name
+        only = f" --phase {more.phase}" if more.phase else ""
+        context.output.say(f"more: --from {more.range.begin}{only}, or --limit 0 for all")
+
+
+def _listed(
+    context: CommandContext,
+    run: str,
+    states: set[PartitionState] | None,
+    begin: int,
+    phase: int | None,
+) -> Iterator[ListedPartition]:
+    from penstock.batch.runs import exchanges
+
+    record = context.run(run)
+    boards = context.boards(run)
+    for number in range(len(boards)) if phase is None else [phase]:
+        plan = exchanges.find_plan(context.store, record, number)
+        board = context.board(run, number)
+        for view in board.partitions(states, begin):
+            rows = view.range.rows if record.every_phase[number].by_rows else None
+            rows = plan.ranges[view.range.begin].rows if plan else rows
+            yield ListedPartition(PartitionName(number, view.range), view, rows)
 
 
 @command.command()
 @click.argument("run")
-@click.argument("rows", metavar="RANGE", type=RANGE)
+@click.argument("partition", metavar="PARTITION", type=PARTITION)
 @with_context
-def release(context: CommandContext, run: str, rows: Range) -> None:
+def release(context: CommandContext, run: str, partition: PartitionName) -> None:
     """Take a partition from its owner, whose work on it is refused from then on."""
     with _named(run):
-        context.board(run).force_release(rows)
-    context.output.show(Moved(run, [rows]))
+        context.board(run, partition.phase).force_release(partition.range)
+    context.output.show(Moved(run, [partition]))
 
 
 @command.command()
 @click.argument("run")
-@click.argument("rows", metavar="[RANGE]", type=RANGE, required=False)
+@click.argument("partition", metavar="[PARTITION]", type=PARTITION, required=False)
 @click.option("--all", "every", is_flag=True, help="All poisoned partitions.")
 @with_context
-def retry(context: CommandContext, run: str, rows: Range | None, every: bool) -> None:
+def retry(context: CommandContext, run: str, partition: PartitionName | None, every: bool) -> None:
     """Let poisoned partitions be claimed again; their checkpoints are kept."""
-    from penstock.control.claims import PartitionState
+    from penstock.batch.runs import exchanges
 
-    if every == (rows is not None):
+    if every == (partition is not None):
         raise UsageError(
             "name one poisoned partition, or all of them",
             hint=f"penstock partitions retry {run} --all, or one that "
             f"`penstock partitions ls {run} --state poisoned` lists",
         )
-    board = context.board(run)
-    chosen = [rows] if rows else [view.range for view in board.partitions({PartitionState.POISONED})]
+    record = context.run(run)
+    chosen = [partition] if partition else _retryable(context, record)
     with _named(run):
         for each in chosen:
-            board.retry(each)
+            exchanges.check_retry(context.store, record, each)
+            context.board(run, each.phase).retry(each.range)
     context.output.show(Moved(run, chosen))
     if chosen:
         context.output.say(how_to_resume(context, run))
+
+
+def _retryable(context: CommandContext, run: Run) -> list[PartitionName]:
+    """The poisoned partitions, but those that a later phase did not wait for, which are told."""
+    from penstock.batch.runs import exchanges
+    from penstock.control.claims import PartitionState
+
+    found = [each.name for each in _listed(context, run.name, {PartitionState.POISONED}, 0, None)]
+    late = exchanges.left_out(context.store, run)
+    if too_late := [str(each) for each in found if str(each) in late]:
+        context.output.say(
+            f"too late for {', '.join(too_late)}: later phases began without their rows; "
+            "penstock run … --run NAME computes everything anew"
+        )
+    return [each for each in found if str(each) not in late]
 
 
 def how_to_resume(context: CommandContext, name: str) -> str:
@@ -155,9 +210,7 @@ def how_to_resume(context: CommandContext, name: str) -> str:
     except PenstockError as error:
         return f"it cannot go on yet: {error.what}\nnext: {error.hint or 'see to that'}; then {command}"
     try:
-        reasons = run.fingerprint.differences(
-            current_fingerprint(context, run, project, may_start_spark=False)
-        )
+        reasons = run.fingerprint.differences(fingerprint_without_spark(context, project, run))
     except Exception:  # a resource that needs a session, say
         return f"next: {command}, with --accept-changed-code if the code was changed"
     changed = [reason for reason in reasons if reason.startswith("input ")]

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.actions.planning import current
 from penstock.cli.context import CommandContext, with_context
-from penstock.cli.output import Block, Facts, Grid, count
+from penstock.cli.output import Block, Facts, Grid, amount, count, size
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
-    from penstock.batch.runs.manifests import Fingerprint
-    from penstock.batch.runs.plan import PipelinePlan, RunPlan, StagePlan
-    from penstock.batch.runs.runs import Run
-    from penstock.project import Project
+    from penstock.batch.runs.plan import PhasePlan, PipelinePlan, RunPlan, StagePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +30,27 @@ class Planned:
     def blocks(self) -> Iterator[Block]:
         plan = self.pipeline
         yield f"pipeline {plan.pipeline}: {', '.join(plan.inputs)} → {', '.join(plan.outputs)}"
-        for stage in plan.stages:
-            yield from _stage(stage, last=stage is plan.stages[-1])
+        for phase in plan.phases:
+            if not plan.cut_by_rows_alone:
+                yield from _phase(phase)
+            for stage in phase.stages:
+                yield from _stage(stage)
+            yield from _leaves(phase)
         if self.run is not None:
             yield ""
-            yield from _run(self.run, len(plan.stages))
+            yield from _run(self.run, plan)
 
 
-def _stage(stage: StagePlan, *, last: bool) -> Iterator[Block]:
+def _phase(phase: PhasePlan) -> Iterator[Block]:
+    yield ""
+    yield f"phase {phase.index}: {phase.cut}"
+    for name, why in phase.why.items():
+        yield f"  because {name}: {why}"
+    if phase.given_whole:
+        yield f"  each partition is given all of {', '.join(phase.given_whole)}"
+
+
+def _stage(stage: StagePlan) -> Iterator[Block]:
     yield ""
     yield f"stage {stage.index}"
     for transform in stage.transforms:
@@ -49,20 +60,40 @@ def _stage(stage: StagePlan, *, last: bool) -> Iterator[Block]:
     if stage.checkpoint:
         saved = "; ".join(f"{table}({', '.join(fields)})" for table, fields in stage.saved.items())
         yield f"  └ checkpoint: {saved}"
-    elif last:
-        yield "  └ output"
 
 
-def _run(run: RunPlan, stages: int) -> Iterator[Block]:
+def _leaves(phase: PhasePlan) -> Iterator[Block]:
+    """What a phase hands on and what it publishes."""
+    for each in phase.exchanges:
+        to = ", ".join(str(reader) for reader in each.readers)
+        yield f"  └ exchange to phase {to}: {each.table}({', '.join(each.fields)}) {each.how}"
+    if phase.outputs:
+        told = (f"{t} sorted by {by}" if (by := phase.sorted_by.get(t)) else t for t in phase.outputs)
+        yield f"  └ output: {', '.join(told)}"
+
+
+def _run(run: RunPlan, plan: PipelinePlan) -> Iterator[Block]:
     yield f"run {run.run}"
     for reason in run.code_changed:
         yield f"  changed since it began: {reason}"
-    if run.partitions:
-        headers = ("partition", "state", "owner", *(f"stage {n}" for n in range(stages)), "reason")
-        rows = [(p.partition, p.state, p.owner, *p.actions, p.reason) for p in run.partitions]
-        yield Grid(headers, rows)
+    for each in run.exchanges:
+        origin = "sorted rows" if each.is_sorted else f"{amount(each.buckets)} buckets"
+        yield (
+            f"  exchange to phase {each.phase}: {origin} → "
+            f"{count(each.ranges, 'key range')}, {count(each.rows, 'row')}, {size(each.bytes)}, "
+            f"{size(each.largest)} at most"
+        )
+        if each.without:
+            yield f"    without the rows of poisoned {', '.join(each.without)}"
+    for number in sorted({p.phase for p in run.partitions}):
+        stages = plan.phases[min(number, len(plan.phases) - 1)].stages
+        headers = ("partition", "state", "owner", *(f"stage {s.index}" for s in stages), "reason")
+        chosen = [p for p in run.partitions if p.phase == number]
+        yield Grid(headers, [(p.partition, p.state, p.owner, *p.actions, p.reason) for p in chosen])
     if run.untouched:
         yield f"{count(run.untouched, 'partition')} not begun: all stages will be computed"
+    if run.not_begun:
+        yield f"{count(run.not_begun, 'phase')} not begun"
 
 
 @click.command()
@@ -76,8 +107,8 @@ def command(
 ) -> None:
     """Show what a run will do.
 
-    That is the stages of the pipeline and where checkpoints fall and, for a run in progress, which
-    stages of which partitions are reused or computed, and why.
+    That is the stages of the pipeline, how rows are cut for them and where checkpoints fall and, for a
+    run in progress, which stages of which partitions are reused or computed, and why.
     """
     from penstock.batch.runs import runs
     from penstock.batch.runs.options import checkpointing
@@ -87,7 +118,6 @@ def command(
     context.flags({"run.checkpoint": checkpoint})
     project = load(source)
     pipeline = project.pipeline
-    plan = plan_pipeline(pipeline, checkpointing(context.config.run.checkpoint))
     run = runs.find(context.store, name or pipeline.name) if context.has_store else None
     if run is None and name is not None:
         run = context.run(name)
@@ -95,44 +125,9 @@ def command(
         if name is not None:
             raise UsageError(f"run {name!r} is of pipeline {run.pipeline}, not {pipeline.name}")
         run = None
+    found = current(context, project, run)
+    plan = plan_pipeline(pipeline, found.phases, checkpointing(context.config.run.checkpoint))
     planned = (
-        plan_run(context.store, run, pipeline, current_fingerprint(context, run, project), limit=limit)
-        if run
-        else None
+        plan_run(context.store, run, pipeline, found.phases, found.fingerprint, limit=limit) if run else None
     )
     context.output.show(Planned(plan, planned))
-
-
-def current_fingerprint(
-    context: CommandContext, run: Run, project: Project, *, may_start_spark: bool = True
-) -> Fingerprint:
-    """The fingerprint of the pipeline as it is now, over the inputs as they are registered now."""
-    from pyspark import __version__ as spark_version
-
-    from penstock.batch import inputs
-    from penstock.batch.pipeline.execute import resources_by_stage
-    from penstock.batch.runner.work import fingerprint
-    from penstock.errors import InputError
-    from penstock.spark import session
-    from penstock.storage import Storage
-
-    digests = {}
-    for name in run.registered:
-        try:
-            digests[name] = inputs.load(context.store, Storage(run.storage), run.registered[name]).digest
-        except InputError:
-            digests[name] = "not registered"
-    try:
-        resources = resources_by_stage(project.pipeline, {})
-    except Exception:
-        if not may_start_spark:
-            raise
-        # A resource that is loaded by Spark needs a session; whatever else is wrong shows up again.
-        spark = session.start(context.config.spark, app_name="penstock plan")
-        try:
-            resources = resources_by_stage(project.pipeline, {})
-        finally:
-            spark.stop()
-    # A server's version is known to a session only.
-    version = None if context.config.spark.master.startswith("sc://") else spark_version
-    return fingerprint(project.pipeline, digests, resources, project.factory, version)

@@ -38,7 +38,7 @@ def with_settings(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--instances", type=int, metavar="N", help="Processes that work on it, each with a Spark session."
     )
-    @click.option("--checkpoint", metavar="WHEN", help="every-stage, every:N or none.")
+    @click.option("--checkpoint", metavar="WHEN", help="every-stage, every:N, auto or none.")
     @click.option("--claims", type=int, metavar="N", help="Partitions that an instance works on at once.")
     @click.option("--max-batches", type=int, metavar="N", help="Stop after N partitions.")
     @click.option("--lease-ttl", metavar="TIME", help="How long a dead instance's claims are kept: 10s, 2m.")
@@ -47,6 +47,11 @@ def with_settings(function: Callable[..., Any]) -> Callable[..., Any]:
         "--accept-changed-code",
         is_flag=True,
         help="Go on with new code, and keep what the old code completed.",
+    )
+    @click.option(
+        "--without-poisoned",
+        is_flag=True,
+        help="Do not wait for poisoned partitions: later phases go on without their rows.",
     )
     @click.option("--quiet", "-q", is_flag=True, help="No progress.")
     @functools.wraps(function)
@@ -83,7 +88,12 @@ def with_settings(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--output", metavar="DIR", help="Where output files go.  [default: STORAGE/output]")
 @click.option("--output-format", type=click.Choice(["parquet", "arrow"]), help="[default: parquet]")
 @click.option("--run", "name", metavar="NAME", help="Name of the run.  [default: the pipeline's name]")
-@click.option("--partition-rows", type=int, metavar="N", help="Rows of a partition.")
+@click.option(
+    "--partition-rows",
+    type=int,
+    metavar="N",
+    help="Rows of a partition.  [default: whole files, or 2.5 million]",
+)
 @with_context
 @with_settings
 def command(
@@ -97,6 +107,7 @@ def command(
     name: str | None,
     partition_rows: int | None,
     accept_changed_code: bool,
+    without_poisoned: bool,
     quiet: bool,
 ) -> int:
     """Run a pipeline over its inputs.
@@ -150,6 +161,7 @@ def command(
         output=chosen,
         output_format=output_format or (existing.output_format if existing else "parquet"),
         accept_changed_code=accept_changed_code,
+        without_poisoned=without_poisoned,
         settings=config.run,
         spark=config.spark,
         cluster=config.cluster.name,
@@ -163,7 +175,12 @@ def command(
 
 
 def resume(
-    context: CommandContext, name: str, source: str | None, accept_changed_code: bool, quiet: bool
+    context: CommandContext,
+    name: str,
+    source: str | None,
+    accept_changed_code: bool,
+    without_poisoned: bool,
+    quiet: bool,
 ) -> int:
     """Go on with a run from what its record says."""
     from penstock.batch.runner.places import check_places
@@ -192,6 +209,7 @@ def resume(
         output=run.output,
         output_format=run.output_format,
         accept_changed_code=accept_changed_code,
+        without_poisoned=without_poisoned,
         settings=replace(config.run, partition_rows=run.partition_rows),
         spark=config.spark,
         cluster=config.cluster.name,

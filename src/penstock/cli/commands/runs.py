@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -68,28 +71,48 @@ class Details:
             ("pipeline", f"{run.pipeline}{f', from {run.source}' if run.source else ''}"),
             ("created", run.created),
             ("inputs", ", ".join(run.inputs)),
-            ("rows", f"{amount(s.completed.rows if s else 0)} of {amount(run.total_rows)} done"),
-            *(_progress(run, s) if s else ()),
+            *(_phases(self.view) if run.phases else _rows(run, s)),
             ("output", f"{self.view.output} ({', '.join(run.outputs)}; {run.output_format})"),
             ("storage", self.view.storage),
             ("stages", ", ".join(f"{n} {stage.names}" for n, stage in enumerate(run.fingerprint.stages))),
         ]
+        if self.view.left_out:
+            named = ", ".join(self.view.left_out)
+            pairs.append(("without", f"the rows of poisoned partitions: later phases began without {named}"))
         pairs += [
             ("owner", f"{name} holds {count(n, 'partition')}") for name, n in (self.view.owners or {}).items()
         ]
         return [Facts(pairs)]
 
 
-def _progress(run: Run, s: PartitionSummary) -> list[tuple[str, str]]:
+def _rows(run: Run, s: PartitionSummary | None) -> Iterator[tuple[str, str]]:
+    yield "rows", f"{amount(s.completed.rows if s else 0)} of {amount(run.total_rows)} done"
+    if s is not None:
+        yield "partitions", f"{count(s.total.partitions, 'partition')} of {count(run.partition_rows, 'row')}"
+        yield from (("", line) for line in _standing(s))
+        yield "failed or lost", f"{count(s.failures, 'attempt')}"
+
+
+def _standing(s: PartitionSummary) -> Iterator[str]:
     claimed = f"{amount(s.claimed.partitions)} claimed"
     if s.expired.partitions:
         claimed += f" ({amount(s.expired.partitions)} with an expired lease)"
-    return [
-        ("partitions", f"{count(s.total.partitions, 'partition')} of {count(run.partition_rows, 'row')}"),
-        ("", f"{amount(s.completed.partitions)} completed, {claimed}"),
-        ("", f"{amount(s.pending.partitions)} pending, {amount(s.poisoned.partitions)} poisoned"),
-        ("failed or lost", f"{count(s.failures, 'attempt')}"),
-    ]
+    yield f"{amount(s.completed.partitions)} completed, {claimed}"
+    yield f"{amount(s.pending.partitions)} pending, {amount(s.poisoned.partitions)} poisoned"
+
+
+def _phases(view: RunView) -> Iterator[tuple[str, str]]:
+    for number, (phase, s) in enumerate(zip_longest(view.run.phases, view.phases)):
+        first, last = phase.stages[0], phase.stages[1] - 1
+        stages = "no stage" if last < first else f"stage {first}" + (f" to {last}" if last > first else "")
+        yield f"phase {number}", f"{phase.cut}; {stages}"
+        if s is None:
+            yield "", "not begun"
+        else:
+            what = "partition" if phase.by_rows else "key range" if phase.rows is None else "claim"
+            yield "", f"{count(s.total.partitions, what)}: {', '.join(_standing(s))}"
+    if view.summary is not None:
+        yield "failed or lost", f"{count(view.summary.failures, 'attempt')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,10 +197,15 @@ def show(context: CommandContext, name: str) -> None:
 @with_context
 @with_settings
 def resume(
-    context: CommandContext, name: str, source: str | None, accept_changed_code: bool, quiet: bool
+    context: CommandContext,
+    name: str,
+    source: str | None,
+    accept_changed_code: bool,
+    without_poisoned: bool,
+    quiet: bool,
 ) -> int:
     """Go on with a run where it stopped; inputs and output are as it was started."""
-    return resume_run(context, name, source, accept_changed_code, quiet)
+    return resume_run(context, name, source, accept_changed_code, without_poisoned, quiet)
 
 
 @command.command()
@@ -210,7 +238,6 @@ def gc(context: CommandContext, name: str | None, dry_run: bool, drop: bool, yes
     from penstock.batch import inputs
     from penstock.batch.runs import dropping, runs
     from penstock.batch.runs import gc as sweeper
-    from penstock.control.claims import Board
     from penstock.storage import Storage
 
     if drop:
@@ -223,7 +250,8 @@ def gc(context: CommandContext, name: str | None, dry_run: bool, drop: bool, yes
     for run in chosen:
         if context.summary(run) is None:
             continue  # nobody has written anything for it
-        done = sweeper.sweep(Storage(run.storage), run, Board.open(context.store, run.key), dry_run=dry_run)
+        boards = partial(runs.boards, context.store, run)
+        done = sweeper.sweep(Storage(run.storage), run, boards, dry_run=dry_run)
         swept[run.name] = (done.files, done.bytes)
     context.output.show(Sweeping(swept, dry_run))
     for run in () if name else dropping.half_dropped(context.store):

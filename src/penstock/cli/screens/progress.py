@@ -15,8 +15,8 @@ from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from penstock.batch.runner.events import Event
-    from penstock.control.claims import Board
-    from penstock.core.ranges import Range
+    from penstock.batch.runs.runs import Run
+    from penstock.core.ranges import PartitionName
     from penstock.store import Store
 
 _LINE_EVERY = 10.0
@@ -54,6 +54,8 @@ class RunStanding:
     """The partitions that this command works on, the one that takes longest first."""
     failing: int = 0
     """Attempts that failed since a partition was completed last."""
+    phase: tuple[int, int] = (1, 1)
+    """The phase that it is in, counted from 1, and how many there are. Rows are counted in the first ones."""
 
     @property
     def speed(self) -> float:
@@ -62,11 +64,14 @@ class RunStanding:
     @property
     def eta(self) -> float | None:
         """Seconds to the end at the speed so far; None while nothing shows that it will come."""
-        return self.rows_left / self.speed if self.rows and self.failing < _FAILING else None
+        known = self.rows and self.failing < _FAILING and self.phase[0] == self.phase[1]
+        return self.rows_left / self.speed if known else None
 
     def __str__(self) -> str:
         total = count(self.total, "partition")
-        parts = [f"{amount(self.done)}/{total}", count(self.rows, "row")]
+        at, phases = self.phase
+        parts = [f"phase {at} of {phases}"] if phases > 1 else []
+        parts += [f"{amount(self.done)}/{total}", count(self.rows, "row")]
         parts.append(f"{amount(self.speed)} rows/s")
         if self.eta is not None and self.rows_left:
             parts.append(f"ETA {clock(self.eta)}")
@@ -99,10 +104,10 @@ class Progress(ABC):
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
         self._doing: dict[tuple[str, str], Doing] = {}
-        self._partitions: dict[str, set[Range]] = {}
+        self._partitions: dict[str, set[PartitionName]] = {}
         self._failing = 0
         self.instances = instances
-        self._board: Board | None = None
+        self._known: Run | None = None
         self._began = time.monotonic()
         self._before: int | None = None
         self._closed = threading.Event()
@@ -126,9 +131,9 @@ class Progress(ABC):
             self._follow(event)
             if event.kind in ("failed", "poisoned"):
                 self._failing += 1
-                self._partitions.setdefault("failed", set()).add(event.partition)
+                self._partitions.setdefault("failed", set()).add(event.name)
             elif event.kind in ("resumed", "lost"):
-                self._partitions.setdefault(event.kind, set()).add(event.partition)
+                self._partitions.setdefault(event.kind, set()).add(event.name)
             elif event.kind == "acked":
                 self._failing = 0
         if event.kind in _TOLD:
@@ -136,7 +141,7 @@ class Progress(ABC):
 
     def _follow(self, event: Event) -> None:
         """Note what happens inside a partition: large ones take minutes, in which no row is done."""
-        key = (event.instance, str(event.partition))
+        key = (event.instance, str(event.name))
         if event.kind in _ENDS:
             self._doing.pop(key, None)
             return
@@ -157,12 +162,16 @@ class Progress(ABC):
     def standing(self) -> RunStanding | None:
         """None until the run is known to the store."""
         from penstock.batch.runs import runs
+        from penstock.control.claims import together
 
         try:
-            self._board = self._board or runs.board(self._store, self._run)
-            summary = self._board.summary()
+            self._known = self._known or runs.load(self._store, self._run)
+            begun = runs.by_phase(self._store, self._known)
         except PenstockError:
             return None
+        if not begun:
+            return None
+        summary, phases = together(begun), len(self._known.every_phase)
         with self._lock:
             done = summary.completed.rows
             self._before = done if self._before is None or not self._counts else self._before
@@ -177,6 +186,7 @@ class Progress(ABC):
                 instances=self.instances,
                 doing=tuple(sorted(self._doing.values(), key=lambda each: each.since)),
                 failing=self._failing,
+                phase=(len(begun), phases),
             )
 
     @abstractmethod
@@ -264,7 +274,7 @@ def progress(store: Store, run: str, instances: int, err: TextIO, *, quiet: bool
 
 def _story(event: Event) -> str:
     message = event.message.strip().splitlines()[0] if event.message.strip() else ""
-    where = f"{event.instance}: partition {event.partition}"
+    where = f"{event.instance}: partition {event.name}"
     if event.kind == "resumed":
         return f"{where} goes on after stage {(event.stage or 0) - 1}, from its checkpoint"
     if event.kind == "set-aside":

@@ -9,7 +9,7 @@ from penstock.control.claims.board import Board
 from penstock.control.claims.claim import Claim
 from penstock.control.claims.geometry import SHARD_PARTITIONS, Geometry
 from penstock.control.claims.model import CheckpointRef, Failure, PartitionState
-from penstock.control.claims.views import Count, PartitionSummary, PartitionView
+from penstock.control.claims.views import Count, PartitionSummary, PartitionView, together
 
 __all__ = [
     "SHARD_PARTITIONS",
@@ -23,6 +23,7 @@ __all__ = [
     "PartitionSummary",
     "PartitionView",
     "register",
+    "together",
 ]
 
 register = Board.register

@@ -11,7 +11,7 @@ from penstock.control.claims.claim import Claim, LooseEnds, as_claim
 from penstock.control.claims.combiner import Combiner
 from penstock.control.claims.commands import Requests
 from penstock.control.claims.done_shards import DoneShards, Page
-from penstock.control.claims.geometry import Geometry, create_board, read_board
+from penstock.control.claims.geometry import Geometry, create_board, find_board, read_board
 from penstock.control.claims.model import (
     Accepted,
     CheckpointRef,
@@ -78,6 +78,12 @@ class Board:
         """The board of a run that was registered. Raises `RunError` when there is none."""
         geometry, max_failures = read_board(store, run)
         return cls(store, run, geometry, max_failures)
+
+    @classmethod
+    def find(cls, store: Store, run: str) -> Board | None:
+        """The board of a run, if it was registered."""
+        found = find_board(store, run)
+        return cls(store, run, *found) if found else None
 
     # an owner's part
 

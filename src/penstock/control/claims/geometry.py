@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from penstock.config import shown_url
@@ -104,15 +105,25 @@ def create_board(store: Store, run: str, geometry: Geometry, max_failures: int) 
         )
 
 
-def read_board(store: Store, run: str) -> tuple[Geometry, int]:
-    """Geometry and allowed failures of a run. Raises `RunError` when there is no such run."""
+def find_board(store: Store, run: str) -> tuple[Geometry, int] | None:
+    """Geometry and allowed failures of a run; None if there is no such run."""
     document = store.get(_board_key(run))
     if document is None:
-        raise RunError(f"there is no run {run!r} in {shown_url(store.url)}", hint="see `penstock runs ls`")
+        return None
     return BOARD.read(document.key, document.value, lambda found: (found.geometry, found.max_failures))
 
 
+def read_board(store: Store, run: str) -> tuple[Geometry, int]:
+    """As `find_board`. Raises `RunError` when there is no such run."""
+    found = find_board(store, run)
+    if found is None:
+        raise RunError(f"there is no run {run!r} in {shown_url(store.url)}", hint="see `penstock runs ls`")
+    return found
+
+
 def _board_key(run: str) -> str:
-    if not run or "/" in run or not run.isprintable():
+    """A run's board; that of a later phase is named ``RUN/phase-N``."""
+    name, slash, phase = run.partition("/")
+    if not name or not name.isprintable() or (slash and not re.fullmatch(r"phase-\d+", phase)):
         raise UsageError(f"{run!r} cannot name a run", hint="use letters, digits, dots and dashes")
     return f"runs/{run}/board"

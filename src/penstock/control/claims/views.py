@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.control.claims.codec import Brief, decode, skim
 from penstock.control.claims.geometry import Geometry
@@ -65,6 +65,28 @@ class PartitionSummary:
     def count(self, state: PartitionState) -> Count:
         found: Count = getattr(self, state.value)
         return found
+
+    def without_rows(self) -> PartitionSummary:
+        """The same, of partitions that are no row ranges."""
+        counts = ("pending", "claimed", "completed", "poisoned", "expired")
+        return replace(self, **{name: replace(getattr(self, name), rows=0) for name in counts})
+
+
+def together(summaries: Sequence[PartitionSummary]) -> PartitionSummary:
+    """Several summaries as one."""
+
+    def total(name: str) -> Count:
+        counts = [getattr(each, name) for each in summaries]
+        return Count(sum(c.partitions for c in counts), sum(c.rows for c in counts))
+
+    return PartitionSummary(
+        pending=total("pending"),
+        claimed=total("claimed"),
+        completed=total("completed"),
+        poisoned=total("poisoned"),
+        expired=total("expired"),
+        failures=sum(each.failures for each in summaries),
+    )
 
 
 def documents(store: Store, prefix: str, begin: int = 0) -> Iterator[tuple[int, bytes]]:

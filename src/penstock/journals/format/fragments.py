@@ -109,7 +109,8 @@ def spool_name(begin: int) -> str:
 def spool_begin(name: str) -> int | None:
     """Where the spool of this file name begins; None if it is none."""
     found = _SPOOL.fullmatch(name)
-    return int(found[1], 16) if found else None
+    begin = int(found[1], 16) if found else None
+    return begin if begin is not None and begin <= LARGEST_OFFSET else None
 
 
 def is_of_journal(path: str) -> bool:
@@ -134,9 +135,11 @@ def parse(path: str, *, size: int | None = None, modified: float | None = None) 
     found = _NAME.fullmatch(name)
     if found is not None:
         begin, end = int(found[1], 16), int(found[2], 16)
-        if begin <= end:
+        if begin <= end <= LARGEST_OFFSET:
             return Fragment(begin, end, found[3], found[4] or "", path, size, modified)
-        why = "is named like a fragment that ends before it begins"
+        why = "is named like a fragment that ends " + (
+            "before it begins" if begin > end else "where no journal can"
+        )
     elif spool_begin(name) is not None:
         return None
     elif name.endswith(".spool"):

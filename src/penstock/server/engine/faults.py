@@ -65,7 +65,9 @@ _ADVICE = re.compile(
     r"Did you mean|Try to |You hit a bug in Spark).*$",
     re.DOTALL,
 )
-_UNPLANNED = re.compile(r"The Spark SQL phase (\w+) failed with an internal error")
+_UNPLANNED = re.compile(
+    r"The Spark SQL phase (\w+) failed with an internal error|Unsupported window function: "
+)
 _JAVA = "Py4JJavaError"
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] (.{1,1000}?)\s*SQLSTATE: (\w{5})")
 _EXCEPTION = re.compile(r"^: [\w.$]+: (.+)$", re.MULTILINE)
@@ -99,7 +101,7 @@ def _translated(error: BaseException, sql: str | None) -> SqlError:
         if words in text and not condition.startswith("USER_RAISED"):
             return SqlError(what, sqlstate=code)
     if condition in ("", _BROKEN) and (phase := _UNPLANNED.search(text)):
-        return _unplanned(phase[1])
+        return _unplanned(phase[1] or "planning")
     if any(words in text for words in _LAST_WORDS):
         return lost()
     if text.lstrip().startswith(_IN_PYTHON):

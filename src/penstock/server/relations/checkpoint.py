@@ -1,17 +1,24 @@
-"""``checkpoint('run', 'stage')``: the rows of a run between two stages, also of one that crashed."""
+"""``checkpoint('run', 'stage')``: the rows of a run between two stages, also of one that crashed.
+
+Within a phase these are checkpoints of partitions that are not done. After the last stage of a phase they are
+what its completed partitions have left for later phases, as long as some phase has to read it; ``'phase N'``
+names that, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from penstock.batch import inputs
-from penstock.batch.runs import layout, manifests, runs
-from penstock.batch.runs.manifests import CHECKPOINT, CheckpointManifest, SavedTable
+from penstock.batch.runs import exchanges, layout, manifests, runs
+from penstock.batch.runs.manifests import CHECKPOINT, OUTPUT, SavedTable
 from penstock.batch.runs.runs import Run
-from penstock.control.claims import Board, CheckpointRef, PartitionView
+from penstock.control.claims import Board, PartitionState, PartitionView
+from penstock.core.codec import DocumentFormat
 from penstock.core.names import is_name
 from penstock.core.ranges import Range
 from penstock.errors import CorruptFile, SqlError
@@ -25,16 +32,24 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+T = TypeVar("T")
+
 _TASKS = 4
+_PHASE = re.compile(r"phase[ -](\d+)")
+
+
+Tables = Mapping[str, SavedTable]
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A table of the newest checkpoints at a stage, one for each partition that has one."""
+    """A table as partitions have saved it at a stage: one part for each that has."""
 
     run: Run
     table: str
     parts: tuple[tuple[Range, SavedTable], ...]
+    cut: str | None = None
+    """The input whose row ranges the partitions are: not told for the primary one."""
 
     @property
     def columns(self) -> pa.Schema:
@@ -45,7 +60,7 @@ class Saved:
         records: list[FileRecord] = [f for _, saved in self.parts for f in saved.files]
         frame = files.read(storage, self.table, self.columns, records).frame(spark)
         for rows, saved in self._scanned():
-            scanned = _input(store, storage, self.run, saved, rows).frame(spark)
+            scanned = self._input(store, storage, saved, rows).frame(spark)
             frame = scanned if not records else frame.unionByName(scanned)
             records = records or [FileRecord("", 0, 0, "")]
         return frame.to(spark_schema(self.columns))
@@ -56,9 +71,21 @@ class Saved:
         for rows, saved in self.parts:
             if saved.input is None or saved.input in whole:
                 continue
-            if saved.input != self.run.primary:
+            if saved.input != self._primary:
                 whole.add(saved.input)
             yield rows, saved
+
+    def _input(self, store: Store, storage: Storage, saved: SavedTable, rows: Range) -> Flow:
+        """Rows that were not saved again, because they are those of an input."""
+        table = saved.input or ""
+        registered = inputs.load(store, storage, self.run.registered.get(table, table))
+        wanted = rows if table == self._primary else registered.whole
+        cut = partial(inputs.splits, registered, storage, wanted, _TASKS)
+        return Flow.scan(table, Scan(saved.schema, lambda columns: cut(columns, saved.schema)))
+
+    @property
+    def _primary(self) -> str:
+        return self.run.primary if self.cut is None else self.cut
 
 
 def find(store: Store, arguments: Sequence[str], readable: Callable[[str], bool]) -> Saved:
@@ -74,24 +101,35 @@ def find(store: Store, arguments: Sequence[str], readable: Callable[[str], bool]
     if run is None:
         known = ", ".join(each.name for each in runs.every(store) if readable(each.name)) or "none"
         raise SqlError(f'there is no run "{name}"', hint=f"known runs: {known}", sqlstate="42704")
-    stage = _stage(run, wanted)
-    found = _newest(store, run, stage)
+    phase, stage = _place(run, wanted)
+    found = _found(store, run, phase, stage)
     if not found:
         raise SqlError(
-            f'run "{name}" has no checkpoint after stage {stage}',
-            hint="a partition that is done has none, and it is then in the run's output; "
+            f'run "{name}" has no checkpoint after {f"stage {stage}" if stage is not None else wanted}',
+            hint="a partition that is done has none, and it is then in the run's output; what a phase left "
+            "for later ones goes when all have read it; "
             f"`penstock checkpoints ls {name}` lists those there are",
             sqlstate="02000",
         )
     table = _table(found[0][1], arguments[2] if len(arguments) == 3 else None, name)
-    parts = tuple((rows, manifest.tables[table]) for rows, manifest in found if table in manifest.tables)
-    return Saved(run, table, parts)
+    parts = tuple((rows, tables[table]) for rows, tables in found if table in tables)
+    record = run.every_phase[phase]
+    return Saved(run, table, parts, record.table if record.by_rows else "")
+
+
+def _place(run: Run, wanted: str) -> tuple[int, int | None]:
+    """The phase, and the stage in it; None for what the phase has left after its last one."""
+    if (named := _PHASE.fullmatch(wanted)) and int(named[1]) < len(run.phases):
+        return int(named[1]), None
+    stage = _stage(run, wanted)
+    phases = (n for n, each in enumerate(run.every_phase) if each.stages[0] <= stage < each.stages[1])
+    return next(phases, 0), stage
 
 
 def _stage(run: Run, wanted: str) -> int:
     stages = run.fingerprint.stages
     named = [number for number, stage in enumerate(stages) if wanted == stage.names]
-    named += [n for n, stage in enumerate(stages) if wanted in stage.names.replace(",", " ").split()]
+    named += [n for n, stage in enumerate(stages) if wanted in re.split(r"[ ,+]", stage.names)]
     if wanted.isdecimal() and int(wanted) < len(stages):
         return int(wanted)
     if not named:
@@ -100,27 +138,52 @@ def _stage(run: Run, wanted: str) -> int:
     return named[0]
 
 
-def _newest(store: Store, run: Run, stage: int) -> list[tuple[Range, CheckpointManifest]]:
-    """The manifest of the newest readable checkpoint of each partition at the stage, in row order."""
+def _found(store: Store, run: Run, phase: int, stage: int | None) -> list[tuple[Range, Tables]]:
+    """What partitions of a phase have saved, in their order."""
+    board = Board.find(store, run.place(phase))
     storage, found = Storage(run.storage), []
-    for view in Board.open(store, run.key).partitions(touched=True):
-        at_stage = sorted((ref for ref in view.checkpoints if ref.stage == stage), key=lambda ref: -ref.token)
-        manifest = next((m for ref in at_stage if (m := _read(storage, run, view, ref))), None)
-        if manifest is not None:
-            found.append((view.range, manifest))
+    left = stage is None or stage == run.every_phase[phase].stages[1] - 1
+    left = left and not exchanges.is_read(run, runs.boards(store, run), phase)
+    for view in board.partitions(touched=True) if board else ():
+        if view.state is PartitionState.COMPLETED:
+            tables = _left(storage, run, phase, view) if left else None
+        else:
+            tables = _newest(storage, run, phase, view, stage)
+        if tables:
+            found.append((view.range, tables))
     return found
 
 
-def _read(storage: Storage, run: Run, view: PartitionView, ref: CheckpointRef) -> CheckpointManifest | None:
-    path = layout.checkpoint_manifest(run.key, view.range, ref.token, ref.stage, ref.digest)
+def _left(storage: Storage, run: Run, phase: int, view: PartitionView) -> Tables | None:
+    """What a completed partition left for later phases; of a table by several keys, with the most fields."""
+    path = layout.output_manifest(run.place(phase), view.range, view.token, view.digest)
+    manifest = _read(storage, path, view.digest, OUTPUT)
+    exchanged = sorted(manifest.exchanges.items(), key=lambda e: len(e[1].schema)) if manifest else ()
+    return {
+        name.partition(":")[0]: SavedTable(each.schema, tuple(f.file for f in each.files))
+        for name, each in exchanged
+    }
+
+
+def _newest(storage: Storage, run: Run, phase: int, view: PartitionView, stage: int | None) -> Tables | None:
+    """The tables of the newest readable checkpoint at a stage."""
+    at_stage = sorted((ref for ref in view.checkpoints if ref.stage == stage), key=lambda ref: -ref.token)
+    for ref in at_stage:
+        path = layout.checkpoint_manifest(run.place(phase), view.range, ref.token, ref.stage, ref.digest)
+        if (manifest := _read(storage, path, ref.digest, CHECKPOINT)) is not None:
+            return manifest.tables
+    return None
+
+
+def _read(storage: Storage, path: str, digest: str, kind: DocumentFormat[T]) -> T | None:
     try:
-        return manifests.fetch(storage, path, ref.digest, CHECKPOINT)
+        return manifests.fetch(storage, path, digest, kind)
     except CorruptFile:
         return None
 
 
-def _table(manifest: CheckpointManifest, wanted: str | None, run: str) -> str:
-    tables = list(manifest.tables)
+def _table(found: Tables, wanted: str | None, run: str) -> str:
+    tables = list(found)
     if wanted is None and len(tables) == 1:
         return tables[0]
     if wanted not in tables:
@@ -131,12 +194,3 @@ def _table(manifest: CheckpointManifest, wanted: str | None, run: str) -> str:
             sqlstate="42P01" if wanted is not None else "42P09",
         )
     return wanted
-
-
-def _input(store: Store, storage: Storage, run: Run, saved: SavedTable, rows: Range) -> Flow:
-    """Rows that were not saved again, because they are those of an input."""
-    table = saved.input or ""
-    registered = inputs.load(store, storage, run.registered.get(table, table))
-    wanted = rows if table == run.primary else registered.whole
-    cut = partial(inputs.splits, registered, storage, wanted, _TASKS)
-    return Flow.scan(table, Scan(saved.schema, lambda columns: cut(columns, saved.schema)))

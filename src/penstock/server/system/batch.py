@@ -9,7 +9,8 @@ from penstock.batch.runs import runs as registry
 from penstock.batch.runs.manifests import CHECKPOINT, CheckpointManifest
 from penstock.batch.runs.runs import Run
 from penstock.control.claims import Board, PartitionState
-from penstock.errors import CorruptFile, RunError
+from penstock.core.ranges import PartitionName
+from penstock.errors import CorruptFile
 from penstock.server.system.shapes import TABLES, Row
 from penstock.storage import Storage
 from penstock.store.base import Store
@@ -21,30 +22,32 @@ def runs(store: Store) -> Iterator[Row]:
 
 
 def partitions(store: Store) -> Iterator[Row]:
-    for run, board in _boards(store):
+    for run, phase, board in _boards(store):
         for view in board.partitions():
-            yield TABLES["partitions"].row(view, run=run.name)
+            yield TABLES["partitions"].row(view, run=run.name, phase=phase)
 
 
 def leases(store: Store) -> Iterator[Row]:
     """The claims that instances hold: each is a lease of a partition."""
-    for run, board in _boards(store):
+    for run, phase, board in _boards(store):
         for view in board.partitions({PartitionState.CLAIMED}):
-            name = f"{run.name} {view.range}"
+            name = f"{run.name} {PartitionName(phase, view.range)}"
             yield TABLES["leases"].row(view, kind="claim", name=name, sequence=None, ttl=None, since=None)
 
 
 def checkpoints(store: Store) -> Iterator[Row]:
-    for run, board in _boards(store):
+    for run, phase, board in _boards(store):
         storage = Storage(run.storage)
         for view in board.partitions(touched=True):
             for ref in sorted(view.checkpoints, key=lambda ref: ref.stage):
-                path = layout.checkpoint_manifest(run.key, view.range, ref.token, ref.stage, ref.digest)
+                place = run.place(phase)
+                path = layout.checkpoint_manifest(place, view.range, ref.token, ref.stage, ref.digest)
                 found, problem = _manifest(storage, path, ref.digest)
                 tables = found.tables if found else {}
                 yield TABLES["checkpoints"].row(
                     ref,
                     run=run.name,
+                    phase=phase,
                     begin_row=view.range.begin,
                     end_row=view.range.end,
                     tables=list(tables),
@@ -54,12 +57,11 @@ def checkpoints(store: Store) -> Iterator[Row]:
                 )
 
 
-def _boards(store: Store) -> Iterator[tuple[Run, Board]]:
+def _boards(store: Store) -> Iterator[tuple[Run, int, Board]]:
+    """The boards of all phases that are begun. A run that is being dropped has none any more."""
     for run in registry.every(store):
-        try:
-            yield run, Board.open(store, run.key)
-        except RunError:
-            continue  # it was not begun, or is being dropped
+        for phase, board in enumerate(registry.boards(store, run)):
+            yield run, phase, board
 
 
 def _manifest(storage: Storage, path: str, digest: str) -> tuple[CheckpointManifest | None, str | None]:

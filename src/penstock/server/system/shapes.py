@@ -199,8 +199,8 @@ TABLES: Mapping[str, SystemTable] = {
             "run": (_TEXT, "run.name"),
             "pipeline": (_TEXT, "run.pipeline"),
             "state": _TEXT,
-            "rows": (_LONG, "run.total_rows"),
-            "rows_completed": (_LONG, lambda view: view.summary.completed.rows if view.summary else 0),
+            "rows": _LONG,
+            "rows_completed": _LONG,
             "partition_rows": (_LONG, "run.partition_rows"),
             "partitions": (_LONG, _counted("total.partitions")),
             "pending": (_LONG, _counted("pending.partitions")),
@@ -211,12 +211,16 @@ TABLES: Mapping[str, SystemTable] = {
             "outputs": (_TEXTS, "run.outputs"),
             "output": _TEXT,
             "created": (_MOMENT, "run.created"),
+            "phases": (_LONG, _count("run.every_phase")),
+            "phases_begun": (_LONG, _count("phases")),
+            "left_out": _TEXTS,
         }
     ),
     # of `PartitionView`
     "partitions": SystemTable(
         {
             "run": _TEXT,
+            "phase": _LONG,
             "begin_row": (_LONG, "range.begin"),
             "end_row": (_LONG, "range.end"),
             "state": _TEXT,
@@ -236,6 +240,7 @@ TABLES: Mapping[str, SystemTable] = {
     "checkpoints": SystemTable(
         {
             "run": _TEXT,
+            "phase": _LONG,
             "begin_row": _LONG,
             "end_row": _LONG,
             "stage": _LONG,

@@ -12,6 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.errors import SqlError
+from penstock.sql.parse.escapes import (
+    NO_CHARACTER,
+    BadEscapeError,
+    backslashed,
+    escaped,
+    unicode_escaped,
+)
 
 WORD, IDENTIFIER, STRING, NUMBER, PARAMETER, SYMBOL = (
     "word",
@@ -28,15 +35,16 @@ LONGEST = 1 << 20
 REMEMBERED = 4096
 """Of texts longer than this only the last is kept: their tokens take a hundred times the memory."""
 _KEPT = 1 << 19
-_QUOTES = re.compile(r"['\"]|\$(?!\d)")
+_QUOTES = re.compile(r"['\"\u0080-\U0010ffff]|\$(?![0-9])")
 """What a text has that may be written more plainly."""
+_LOWER = {ord(upper): upper.lower() for upper in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 _LETTER = "A-Za-z_\u0080-\U0010ffff"
 _COMMON = r"""
     (?P<space>[ \t\n\r\f\v\x00]+|--[^\r\n]*)
   | (?P<comment>/\*)
   | (?P<number>0[xX][0-9a-fA-F_]+|0[oO][0-7_]+|0[bB][01_]+
-      |(?:\d[\d_]*(?:\.(?!\.)[\d_]*)?|\.\d[\d_]*)(?:[eE][+-]?\d+)?)
-  | (?P<parameter>\$\d+)
+      |(?:[0-9][0-9_]*(?:\.(?!\.)[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][+-]?[0-9]+)?)
+  | (?P<parameter>\$[0-9]+)
   | (?P<backtick>`[^`]*(?:``[^`]*)*`)
 """
 _POSTGRES = re.compile(
@@ -58,7 +66,7 @@ _SPARK = re.compile(
     _COMMON
     + rf"""
   | (?P<raw>[rR](?:'[^']*'|"[^"]*"))
-  | (?P<escaped>[xX]?(?:'[^'\\]*(?:(?:\\.|'')[^'\\]*)*'|"[^"\\]*(?:(?:\\.|"")[^"\\]*)*"))
+  | (?P<backslashed>[xX]?(?:'[^'\\]*(?:(?:\\.|'')[^'\\]*)*'|"[^"\\]*(?:(?:\\.|"")[^"\\]*)*"))
   | (?P<open>[rRxX]?['"`])
   | (?P<word>[{_LETTER}][{_LETTER}0-9]*)
   | (?P<symbol>::|:=|\.\.|=>|[(),;.:\[\]{{}}\\$]|(?:(?!--|/\*)[+\-*/<>=~!@#%^&|?])+)
@@ -75,15 +83,9 @@ _RESTS = {
     "unicode": re.compile(r"[^']*(?:''[^']*)*'"),
     "escaped": re.compile(r"[^'\\]*(?:(?:\\.|'')[^'\\]*)*'", re.DOTALL),
 }
-_ESCAPE = re.compile(
-    r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))", re.DOTALL
-)
-_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _UNICODE_KINDS = ("unicode", "unicode_name")
-_NO_CHARACTER = "\ufffd"
 _LONGEST_NUMBER = 1_000
 """No type here has as many digits, and Python does not make a number of many more."""
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +144,21 @@ def tokens(text: str, dialect: str = "postgres") -> list[Token]:
                 raise SqlError("a number has too many digits", sqlstate="22003", position=at)
             if postgres and kind in _RESTS:
                 whole, end = _continued(text, kind, whole, end)
-            as_kind, read = _READ[kind]
-            found.append(Token(as_kind, read(whole), text[at:end], at, end))
+            found.append(_token(kind, whole, text, at, end))
             if kind in _UNICODE_KINDS:
                 escapable = len(found), whole
         if len(found) == escapable[0] + 2 and found[-1].kind == STRING and found[-2].value == "uescape":
             found[-3:] = [_uescaped(text, escapable[1], found[-3], found[-1])]
         at = end
     return found
+
+
+def _token(kind: str, whole: str, text: str, at: int, end: int) -> Token:
+    as_kind, read = _READ[kind]
+    try:
+        return Token(as_kind, read(whole), text[at:end], at, end)
+    except BadEscapeError as error:
+        raise SqlError(str(error), sqlstate=error.sqlstate, position=at) from None
 
 
 def _continued(text: str, kind: str, whole: str, end: int) -> tuple[str, int]:
@@ -180,18 +189,36 @@ def plain(text: str) -> str:
         return text
     pieces, at = [], 0
     for token in lexed(text, "postgres"):
-        if token.text[0] in "uU" and _NO_CHARACTER in token.value:
+        if token.text[0] in "uU" and NO_CHARACTER in token.value:
             raise _at(token.start, "invalid Unicode escape")
+        if token.kind == STRING and token.text[0] in "nN" and token.value.endswith(" "):
+            raise SqlError(
+                "N'…' with blanks at its end is not supported",
+                sqlstate="0A000",
+                position=token.start,
+                hint="Write it without the N: its type is char then, which leaves them out.",
+            )
         if token.kind == STRING and not PLAIN.fullmatch(token.text):
             bits = token.text[0] in "bBxX"
             written = token.value if bits else "'" + token.value.replace("'", "''") + "'"
         elif token.kind == IDENTIFIER and token.text[0] in "uU":
             written = '"' + token.value.replace('"', '""') + '"'
+        elif token.kind == WORD and _is_read_otherwise(token):
+            written = f'"{token.value}"'
         else:
             continue
         pieces += [text[at : token.start], written.ljust(token.end - token.start)]
         at = token.end
     return "".join([*pieces, text[at:]])
+
+
+def _is_read_otherwise(word: Token) -> bool:
+    """Would others read it as something else: as a keyword by its capitals, as space, or as a number?"""
+    text = word.text
+    if text.isascii():
+        return False
+    is_name = text.replace("$", "_").isidentifier()
+    return not is_name or text.lower() != word.value or text.upper().isascii()
 
 
 def split(text: str, dialect: str = "auto") -> list[StatementText]:
@@ -286,48 +313,32 @@ def _string(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    opening = text.index("'") if text[0] != '"' and "'" in text[:2] else text.index('"')
+    return escaped(text[2:-1].replace("''", "'"))
+
+
+def _backslashed(text: str) -> str:
+    opening = 1 if text[0] in "xX" else 0
     quote = text[opening]
-    return _paired(_ESCAPE.sub(_one_escape, text[opening + 1 : -1].replace(quote * 2, quote)))
-
-
-def _one_escape(hit: re.Match[str]) -> str:
-    short, long, hexed, octal, letter = hit.groups()
-    if letter is not None:
-        return _LETTERS.get(letter, letter)
-    number = int(octal, 8) if octal else int(short or long or hexed, 16)
-    return chr(number) if number < 0x110000 else _NO_CHARACTER
+    return backslashed(text[opening + 1 : -1].replace(quote * 2, quote))
 
 
 def _unicode(text: str, escape: str = "\\") -> str:
-    quote, mark = text[2], re.escape(escape)
-    inner = text[3:-1].replace(quote * 2, quote)
-    escapes = re.compile(rf"{mark}(?:({mark})|([0-9a-fA-F]{{4}})|\+([0-9a-fA-F]{{6}})|)")
-    return _paired(escapes.sub(lambda hit: hit[1] or _code(hit[2] or hit[3]), inner))
+    return unicode_escaped(text[3:-1].replace(text[2] * 2, text[2]), escape)
 
 
-def _code(digits: str | None) -> str:
-    # PostgreSQL refuses what is no escape, if no UESCAPE behind it says that it is none.
-    if digits is None:
-        return _NO_CHARACTER
-    number = int(digits, 16)
-    return chr(number) if number < 0x110000 else _NO_CHARACTER
-
-
-def _paired(text: str) -> str:
-    """Two halves of a character that were escaped one by one are one character."""
-    if _SURROGATE.search(text) is None:
-        return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+def folded(word: str) -> str:
+    """A word that is not quoted. PostgreSQL folds the letters of ASCII and no others."""
+    return word.lower() if word.isascii() else word.translate(_LOWER)
 
 
 _READ: dict[str, tuple[str, Callable[[str], str]]] = {
-    "word": (WORD, str.lower),
+    "word": (WORD, folded),
     "quoted": (IDENTIFIER, lambda text: text[1:-1].replace('""', '"')),
     "backtick": (IDENTIFIER, lambda text: text[1:-1].replace("``", "`")),
     "unicode_name": (IDENTIFIER, _unicode),
     "string": (STRING, _string),
     "escaped": (STRING, _escaped),
+    "backslashed": (STRING, _backslashed),
     "unicode": (STRING, _unicode),
     "raw": (STRING, lambda text: text[2:-1]),
     "number": (NUMBER, str),

@@ -66,15 +66,16 @@ class PipelineRun:
 
     def __init__(self, spark: SparkSession, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
-        self._executor = Executor(spark, pipeline)
-        self._resources = resources_by_stage(pipeline, {})
+        self._phases = pipeline.as_one
+        self._executor = Executor(spark, pipeline, self._phases)
+        self._resources = resources_by_stage(self._phases.stages, pipeline.resources, {})
 
     def run(self, frame: DataFrame) -> dict[str, DataFrame]:
         """The output tables for the rows of one batch. Nothing is computed yet."""
         table = self._pipeline.inputs[0].__table_name__
         flows = self._executor.flows(Dataset({table: frame}))
-        for stage in self._pipeline.stages:
-            flows = self._executor.run_stage(stage, flows, self._resources[stage.index])
+        for stage in self._phases.stages:
+            flows = self._executor.run_stage(self._phases[0], stage, flows, self._resources[stage.index])
         spark = self._executor.spark
         return {
             made.__table_name__: flows[made.__table_name__].frame(spark) for made in self._pipeline.outputs
@@ -119,6 +120,12 @@ def pipeline_sink(site: Site, shape: Shape, pipeline: Any, sinks: Mapping[str, S
     if not isinstance(pipeline, Pipeline):
         raise site.error(DefinitionError, f"is given {pipeline!r} for a pipeline")
     _check_input(site, shape, pipeline)
+    if pipeline.order_by:
+        raise site.error(
+            DefinitionError,
+            f"is given pipeline {pipeline.name}, which sorts {next(iter(pipeline.order_by))}",
+            hint="a stream never has all rows: leave order_by= out, and sort where the rows are read",
+        )
     made = {table.__table_name__ for table in pipeline.outputs}
     if wrong := sorted(made ^ sinks.keys()):
         raise site.error(

@@ -35,8 +35,11 @@ class Transformed(Operator):
         flow = current.flow
         if not in_python:
             flow = Flow(flow.table, current.frame(query.spark), flow.schema)
-        executor, resources = Executor(query.spark, self.pipeline), resources_by_stage(self.pipeline, {})
-        made = executor.run_stage(self.pipeline.stages[0], {flow.table: flow}, resources[0])[self.shape.name]
+        phases = self.pipeline.as_one
+        executor = Executor(query.spark, self.pipeline, phases)
+        resources = resources_by_stage(phases.stages, self.pipeline.resources, {})
+        tables = executor.run_stage(phases[0], phases.stages[0], {flow.table: flow}, resources[0])
+        made = tables[self.shape.name]
         if in_python:
             return CompiledRows(self._watched(made), current.mark if self.shape.time else None)
         return self._checked(made, current, query)

@@ -125,10 +125,11 @@ def parts_of(member: Any) -> list[Any]:
         return [member.dispatcher]
     else:
         found = [member]
-    return [part for part in found if _is_part(part)]
+    return [part for part in found if is_part(part)]
 
 
-def _is_part(part: Any) -> bool:
+def is_part(part: Any) -> bool:
+    """Whether it is code of the project, or made of some."""
     if isinstance(part, types.FunctionType):
         # One that has no source was generated from what has.
         return of_project(defined_in(part)) and has_source(part)

@@ -27,11 +27,12 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, get_args
 
 from penstock.batch.pipeline.fingerprint.anatomy import (
     defined_in,
     home_of,
+    is_part,
     items_of,
     names_of,
     parts_of,
@@ -49,6 +50,7 @@ from penstock.batch.pipeline.fingerprint.modules import (
 )
 from penstock.batch.pipeline.fingerprint.pickles import pickle_digest
 from penstock.batch.pipeline.fingerprint.syntax import computed_attributes, has_source, syntax
+from penstock.batch.pipeline.fingerprint.typed import field_types
 from penstock.batch.pipeline.resources import Resource, value_digest
 from penstock.batch.pipeline.stages import Bound, Stage
 from penstock.core.moved import first_home
@@ -113,7 +115,12 @@ def _code(thing: Any, seen: _Seen) -> list[str]:
     if wrapped := wrapped_by(thing):
         return _wrapper(thing, wrapped, seen)
     if isinstance(thing, types.FunctionType):
-        return [syntax(thing), *_defaults(thing, seen), *_references(thing, seen)]
+        return [
+            syntax(thing),
+            *_defaults(thing, seen),
+            *_references(thing, seen),
+            *_attributes(thing, seen),
+        ]
     if isinstance(thing, type):
         return _class(thing, seen)
     if isinstance(thing, functools.partial):
@@ -150,6 +157,17 @@ def _defaults(function: types.FunctionType, seen: _Seen) -> list[str]:
     return [
         *_value("defaults", function.__defaults__, seen),
         *_value("kwdefaults", function.__kwdefaults__, seen),
+    ]
+
+
+def _attributes(function: types.FunctionType, seen: _Seen) -> list[str]:
+    """Functions and classes of the project that were put onto the function."""
+    held = sorted(vars(function).items())
+    return [
+        line
+        for name, value in held
+        if not name.startswith("__") and is_part(value)
+        for line in _value(name, value, seen)
     ]
 
 
@@ -276,7 +294,10 @@ def _further(thing: type, known: Set[str], seen: _Seen) -> list[str]:
         ours = home_of(member).startswith("penstock.")
         if name in computed - known and not parts_of(member) and not ours and not callable(member):
             lines += _value(name, member, seen)
-    return lines
+    defaults = vars(thing).get("_field_defaults")
+    if isinstance(defaults, dict) and any(map(is_part, defaults.values())):
+        lines += _value("defaults", defaults, seen)  # of a NamedTuple
+    return [*lines, *(line for kind in field_types(thing) for line in _value("field", kind, seen))]
 
 
 def _value(name: str, value: Any, seen: _Seen) -> list[str]:
@@ -331,14 +352,19 @@ def _foreign(name: str, value: Any, seen: _Seen) -> list[str]:
         owner = getattr(value, "__self__", None)
         # A method that was taken off an object has that object in it: `find = RATES.get`.
         held = owner is not None and not isinstance(owner, types.ModuleType | type)
-        return [line, *_value("self", owner, seen)] if held else [line]
+        # Of a type such as `list[Row]`, which passes for a list.
+        inner = [each for arg in get_args(value) for each in _value("of", arg, seen)]
+        return [line, *(_value("self", owner, seen) if held else []), *inner]
+    met: set[type] = set()
     # Each time as if it were the first: what was met before must not make a difference.
-    content = pickle_digest(value, lambda function: _digest(_value("code", function, dict(seen))))
-    line = f"{name}={home_of(value)}.{type(value).__qualname__} {content or ''}"
+    content = pickle_digest(value, lambda function: _digest(_value("code", function, dict(seen))), met)
+    lines = [f"{name}={home_of(value)}.{type(value).__qualname__} {content or ''}"]
     if content is None and isinstance(value, types.MappingProxyType | types.SimpleNamespace | deque):
         opened = list(value) if isinstance(value, deque) else dict(getattr(value, "__dict__", value))
-        return [line, *_value("content", opened, seen)]
-    return [line]
+        return [*lines, *_value("content", opened, seen)]
+    for kind in sorted(filter(is_part, met), key=lambda k: (k.__module__, k.__qualname__)):
+        lines += _value("class", kind, seen)
+    return lines
 
 
 def _digest(parts: Iterable[str]) -> str:

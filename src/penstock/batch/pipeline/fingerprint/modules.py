@@ -11,7 +11,7 @@ import os
 import sys
 import sysconfig
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -65,7 +65,8 @@ def reach_of(function: types.FunctionType) -> Reach:
     if tree is None:
         return Reach(tuple(_compiled_imports(function.__code__, package)), None)
     reach = Reach((), frozenset(_bare(tree)))
-    return reach._replace(imports=tuple(imports_in(tree, package, reach)))
+    others = {name for name, value in function.__globals__.items() if value is importlib.import_module}
+    return reach._replace(imports=tuple(imports_in(tree, package, reach, others)))
 
 
 def _bare(tree: ast.AST) -> Iterator[str]:
@@ -85,10 +86,36 @@ def _dotted(node: ast.AST) -> str | None:
     return f"{base}.{node.attr}" if base and isinstance(node, ast.Attribute) else None
 
 
-def imports_in(tree: ast.AST, package: str, reach: Reach | None = None) -> Iterator[Import]:
-    """All imports in a syntax tree of a module of this package."""
-    for node in ast.walk(tree):
+def imports_in(
+    tree: ast.AST, package: str, reach: Reach | None = None, importers: Iterable[str] = ()
+) -> Iterator[Import]:
+    """All imports in a syntax tree of a module of this package; ``importers`` are called to import, too."""
+    nodes = list(ast.walk(tree))
+    froms = (node for node in nodes if isinstance(node, ast.ImportFrom) and node.module == "importlib")
+    called = {alias.asname for node in froms for alias in node.names if alias.name == "import_module"}
+    known = frozenset({*_IMPORTERS, *importers, *filter(None, called)})
+    for node in nodes:
         yield from _imports(node, package, reach or Reach((), None))
+        if name := _import_by_text(node, known):
+            level = len(name) - len(name.lstrip("."))
+            yield Import(_absolute(name[level:], level, package), bare=True)
+
+
+def _import_by_text(node: ast.AST, importers: Set[str]) -> str:
+    """The name in ``import_module("name")`` and ``sys.modules["name"]``."""
+    text: ast.AST | None = None
+    if isinstance(node, ast.Call) and node.args:
+        by_get = (
+            isinstance(node.func, ast.Attribute) and node.func.attr == "get" and _is_modules(node.func.value)
+        )
+        text = node.args[0] if by_get or _called(node) in importers else None
+    elif isinstance(node, ast.Subscript) and _is_modules(node.value):
+        text = node.slice
+    return text.value if isinstance(text, ast.Constant) and isinstance(text.value, str) else ""
+
+
+def _is_modules(node: ast.AST) -> bool:
+    return _dotted(node) == "sys.modules"
 
 
 def _imports(node: ast.AST, package: str, reach: Reach) -> Iterator[Import]:
@@ -99,11 +126,6 @@ def _imports(node: ast.AST, package: str, reach: Reach) -> Iterator[Import]:
     elif isinstance(node, ast.ImportFrom):
         members = tuple((alias.name, alias.asname or alias.name) for alias in node.names)
         yield Import(_absolute(node.module or "", node.level, package), members)
-    elif isinstance(node, ast.Call) and node.args and _called(node) in _IMPORTERS:
-        name = node.args[0]
-        if isinstance(name, ast.Constant) and isinstance(name.value, str):
-            level = len(name.value) - len(name.value.lstrip("."))
-            yield Import(_absolute(name.value[level:], level, package), bare=True)
 
 
 def _called(node: ast.Call) -> str:

@@ -21,10 +21,11 @@ _BY_STATE_AGAIN = ("pyspark.sql.types",)
 _OF_A_PROCESS: tuple[type[Any], ...] = (type(os.environ), type(iter(set())), tempfile.TemporaryDirectory)
 
 
-def pickle_digest(value: Any, code: Callable[[Any], str]) -> str | None:
+def pickle_digest(value: Any, code: Callable[[Any], str], met: set[type]) -> str | None:
     """A hash of a value's pickle, the same for an equal value in another process; None if it has none.
 
-    ``code`` gives the digest of a function inside the value, which need not be importable.
+    ``code`` gives the digest of a function inside the value, which need not be importable. ``met`` gets the
+    classes in it, which count by name here.
     """
     module = type(value).__module__
     if isinstance(value, _OF_A_PROCESS):
@@ -34,23 +35,29 @@ def pickle_digest(value: Any, code: Callable[[Any], str]) -> str | None:
     for without_memo in (True, False):
         # A package's own pickling may raise anything. A value that contains itself needs the memo.
         with suppress(Exception):
-            data = _dumps(value, code, without_memo)
-            again = _dumps(value, code, without_memo)
+            data = _dumps(value, code, met, without_memo)
+            again = _dumps(value, code, met, without_memo)
             return hashlib.sha256(data).hexdigest()[:16] if data == again else None
     return None
 
 
-def _dumps(value: Any, code: Callable[[Any], str], without_memo: bool) -> bytes:
-    data = _dumped(_Stable, value, code, without_memo)
+def _dumps(value: Any, code: Callable[[Any], str], met: set[type], without_memo: bool) -> bytes:
+    data = _dumped(_Stable, value, code, met, without_memo)
     # The names of our own modules in it are those of the first release.
-    return _dumped(_AsBefore, value, code, without_memo) if moved.MOVED and b"penstock." in data else data
+    return (
+        _dumped(_AsBefore, value, code, met, without_memo) if moved.MOVED and b"penstock." in data else data
+    )
 
 
 def _dumped(
-    kind: type[_Stable] | type[_AsBefore], value: Any, code: Callable[[Any], str], without_memo: bool
+    kind: type[_Stable] | type[_AsBefore],
+    value: Any,
+    code: Callable[[Any], str],
+    met: set[type],
+    without_memo: bool,
 ) -> bytes:
     file = io.BytesIO()
-    pickler = kind(file, code)
+    pickler = kind(file, code, met)
     # With a memo, equal values differ when one of them holds the same object twice.
     pickler.fast = without_memo
     pickler.dump(value)
@@ -61,30 +68,33 @@ class _Ids:
     """What is written instead of values that are not the same in two processes."""
 
     _code: Callable[[Any], str]
+    _met: set[type]
 
     def persistent_id(self, value: Any) -> Any:
+        if isinstance(value, type):
+            self._met.add(value)
         if isinstance(value, types.FunctionType):
             return ("code", self._code(value))
         if isinstance(value, _OF_A_PROCESS):
             return ("type", type(value).__qualname__)
         if type(value) in (set, frozenset):
             # A set has another order in every process.
-            return (type(value).__name__, sorted(_dumps(item, self._code, True) for item in value))
+            return (type(value).__name__, sorted(_dumps(item, self._code, self._met, True) for item in value))
         return None
 
 
 class _Stable(_Ids, pickle.Pickler):
-    def __init__(self, file: io.BytesIO, code: Callable[[Any], str]) -> None:
+    def __init__(self, file: io.BytesIO, code: Callable[[Any], str], met: set[type]) -> None:
         super().__init__(file, protocol=4)
-        self._code = code
+        self._code, self._met = code, met
 
 
 class _AsBefore(_Ids, pickle._Pickler):  # noqa: SLF001
     """The one in C writes the same bytes, but cannot be told what to write for a class."""
 
-    def __init__(self, file: io.BytesIO, code: Callable[[Any], str]) -> None:
+    def __init__(self, file: io.BytesIO, code: Callable[[Any], str], met: set[type]) -> None:
         super().__init__(file, protocol=4)
-        self._code = code
+        self._code, self._met = code, met
 
     def save_global(self, obj: Any, name: str | None = None) -> None:
         module = str(getattr(obj, "__module__", ""))

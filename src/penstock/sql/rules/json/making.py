@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from penstock.sql.rules.core import AggregateCall, Call, NamedColumn, Typed, aggregate, function, refuse, text
+from penstock.sql.rules.core import (
+    AggregateCall,
+    Call,
+    NamedColumn,
+    Typed,
+    aggregate,
+    function,
+    once,
+    refuse,
+    text,
+)
 from penstock.sql.rules.json import text as jsontext
 from penstock.sql.rules.json.text import Raw
 from penstock.sql.rules.queries.aggregates import nonempty, ordered
 from penstock.sql.rules.types import ANY, JSON, JSONB
-from penstock.sql.rules.values.texts import json_text, output, to_text
+from penstock.sql.rules.values.texts import dated, json_text, output, to_text
 
 
 def _made(name: str, sql: str) -> Typed:
@@ -41,14 +51,16 @@ def _written(value: Typed) -> str:
         return f"IF({odd}, concat('\"', {told}, '\"'), {told})"
     if kind.number:
         return to_text(value)
-    if kind.name == "timestamp":
-        return f"concat('\"', replace(CAST({value.sql} AS STRING), ' ', 'T'), '\"')"
-    if kind.name == "timestamptz":
-        moment = f"replace(CAST({value.sql} AS STRING), ' ', 'T')"
-        return f"concat('\"', {moment}, date_format({value.sql}, 'xxx'), '\"')"
+    if kind.name in ("timestamp", "timestamptz"):
+        return once(value, lambda v: dated(v, _moment(v, zoned=kind.name == "timestamptz")))
     if kind.name == "any":
         raise refuse("a value whose type is not known here cannot become json", hint="Cast it.")
     return jsontext.encoded(output(value))
+
+
+def _moment(v: str, *, zoned: bool) -> str:
+    zone = f", date_format({v}, 'xxx')" if zoned else ""
+    return f"concat('\"', replace(CAST({v} AS STRING), ' ', 'T'){zone}, '\"')"
 
 
 def _record(value: Typed) -> str:

@@ -48,11 +48,14 @@ def call(context: Context, node: exp.Expr, over: str | None) -> Typed:
     """An aggregate with all that hangs on it."""
     context = replace(context, rows=None)
     condition: str | None = None
+    same_for_all = False
     order: list[exp.Expr] = []
     inner = node
     while isinstance(inner, exp.Filter | exp.WithinGroup):
         if isinstance(inner, exp.Filter):
-            condition = truth(context.expr(inner.args["expression"].this))
+            asked = inner.args["expression"].this
+            condition = truth(context.expr(asked))
+            same_for_all = asked.find(exp.Column, exp.Query) is None
         else:
             order = inner.args["expression"].expressions
         inner = inner.this
@@ -83,7 +86,15 @@ def call(context: Context, node: exp.Expr, over: str | None) -> Typed:
     if rows is not None:
         # A row is counted even if members are NULL.
         made = replace(made, args=[Typed(f"struct({', '.join(arg.sql for arg in args)})", Type("record"))])
+    if over and condition and same_for_all:
+        return _chosen(condition, found(replace(made, filter=None)), name)
     return found(made)
+
+
+def _chosen(condition: str, value: Typed, name: str) -> Typed:
+    """A window over all rows or none. Spark cannot plan one with a FILTER that is always false."""
+    empty = "0" if name in ("count", "regr_count") else "NULL"
+    return Typed(f"IF({condition}, {value.sql}, CAST({empty} AS {value.type.spark}))", value.type)
 
 
 @aggregate("count")
@@ -290,6 +301,8 @@ def _percentile(call: AggregateCall) -> Typed:
             raise SqlError("percentile value NaN is not between 0 and 1", sqlstate="22003")
         within = f" WITHIN GROUP (ORDER BY {double(key)} {down})"
         made = call.wrap("percentile_cont", fraction, within=within)
+        if key.type.floating:
+            made = _without_infinity(call, double(key), made, "ARRAY<DOUBLE>" if several else "DOUBLE")
         if not several:
             return Typed(made, FLOAT8)
         # A share that is NULL is 0 to Spark.
@@ -303,6 +316,13 @@ def _percentile(call: AggregateCall) -> Typed:
     if several:
         picked = f"IF(size(x_a) > 0, transform({fraction}, x_f -> {picked}), NULL)"
     return Typed(f"transform(array({sort}), x_a -> {picked})[0]", array(key.type) if several else key.type)
+
+
+def _without_infinity(call: AggregateCall, key: str, made: str, kind: str) -> str:
+    """What lies between infinity and something else is infinity to Spark, and NaN to PostgreSQL."""
+    infinite = call.wrap("bool_or", f"abs({key}) = DOUBLE('Infinity')")
+    fault = "raise_error('percentile_cont of infinite values is not supported')"
+    return f"IF({infinite}, CAST({fault} AS {kind}), {made})"
 
 
 def _picked(share: str, key: Typed) -> str:

@@ -1,7 +1,7 @@
 """Functions of rows in the list of SELECT.
 
 PostgreSQL runs them side by side: there are as many rows as the longest gives, and NULL where another has
-ended. They run after everything but DISTINCT, ORDER BY and LIMIT.
+ended. They run after everything but DISTINCT, ORDER BY and LIMIT, unless rows are grouped by what they give.
 """
 
 from __future__ import annotations
@@ -28,7 +28,19 @@ def element(call: Call) -> Typed:
         raise call.refuse("a set-returning function inside another is not supported")
     value = ARRAYS[call.name](call.context, call.args, call.node)
     rows.append(value)
-    return Typed(f"{_ALIAS}.`r{len(rows) - 1}`", value.type.element or Type("any"))
+    return Typed(_row(len(rows) - 1), value.type.element or Type("any"))
+
+
+def _row(number: int) -> str:
+    return f"{_ALIAS}.`r{number}`"
+
+
+def grouped(rows: Sequence[Typed], groups: str, node: exp.Expr) -> bool:
+    """Does GROUP BY name all functions of rows? Then each of their rows is one to be grouped."""
+    named = [_row(number) in groups for number in range(len(rows))]
+    if any(named) and not all(named):
+        raise refuse("set-returning functions of which only some are grouped by are not supported", node)
+    return all(named)
 
 
 def view(arrays: Sequence[str]) -> str:

@@ -311,12 +311,13 @@ def _select(context: Context, node: exp.Expr) -> TranslatedQuery:
     inner = context.inside(replace(scope, windows=windows))
     rows: list[Typed] = []
     items = items_of(replace(inner, rows=rows), node)
-    beside = bool(rows) and _grouped(node)
+    groups = group_of(inner, node, items)
+    beside = bool(rows) and _grouped(node) and not lockstep.grouped(rows, groups, node)
     if rows and not beside:
         from_sql = f"{from_sql or ' FROM (SELECT 1)'}{lockstep.view([value.sql for value in rows])}"
     where = node.args.get("where")
     tail = from_sql + (f" WHERE {truth(inner.expr(where.this))}" if where is not None else "")
-    tail += group_of(inner, node, items)
+    tail += groups
     having = node.args.get("having")
     tail += f" HAVING {truth(inner.expr(having.this))}" if having is not None else ""
     distinct = node.args.get("distinct")

@@ -7,14 +7,16 @@ import re
 from penstock.sql.rules.core import Call, Typed, text
 from penstock.sql.rules.types import TEXT, TIMESTAMP
 from penstock.sql.rules.values.casts import cast
-from penstock.sql.rules.values.texts import plain
+from penstock.sql.rules.values.texts import dated, plain
 
 _PIECES = re.compile(
-    r"(FM|TM)?(YYYY|IYYY|YYY|YY|Y,YYY|Y|MONTH|Month|month|MON|Mon|mon|MM|DDD|IDDD|DD|DAY|Day|day|DY|Dy|dy|D|ID|HH24|HH12"
-    r"|HH|MI|SSSSS|SSSS|SS|MS|US|FF[1-6]|AM|PM|am|pm|A\.M\.|P\.M\.|a\.m\.|p\.m\.|Q|WW|IW|W|CC|J|TZH|TZM|TZ|tz|OF|BC|AD|RM)"
+    r"(FM|TM)?(YYYY|IYYY|IYY|IY|YYY|YY|Y,YYY|Y|MONTH|Month|month|MON|Mon|mon|MM|DDD|IDDD|DD|DAY|Day|day|DY|Dy|dy|D|ID|HH24|HH12"
+    r"|HH|MI|SSSSS|SSSS|SS|MS|US|FF[1-6]|AM|PM|am|pm|A\.M\.|P\.M\.|a\.m\.|p\.m\.|Q|WW|IW|W|CC|J|TZH|TZM|TZ|tz|OF|BC|AD|B\.C\.|A\.D\.|RM|FX|I)"
     r'|"([^"]*)"',
     re.IGNORECASE,
 )
+_YEARS = frozenset({"YYYY", "YY", "IYYY", "CC"})
+_MIXED = frozenset({"Month", "Mon", "Day", "Dy"})
 _SUFFIX = re.compile(r"(th|TH|SP)")
 _FORMS = {
     "YYYY": ("y", 4), "YY": ("yy", 0), "MM": ("M", 2), "DD": ("d", 2), "DDD": ("D", 3), "HH24": ("H", 2),
@@ -24,15 +26,13 @@ _FORMS = {
 
 def moment_text(call: Call, value: Typed, pattern: str) -> str:
     """A moment written by a pattern."""
-    at, parts = 0, []
+    at, parts, with_year = 0, [], False
     sql = value.sql if value.type.name != "date" else f"CAST({value.sql} AS TIMESTAMP_NTZ)"
     if value.type.name == "date":
         value = Typed(sql, TIMESTAMP)
     while at < len(pattern):
-        found = _PIECES.match(pattern, at)
+        found = _piece(call, pattern, at)
         if not found:
-            if pattern[at] == "\\":
-                raise call.refuse("a backslash in the pattern is not supported")
             parts.append(text(pattern[at]))
             at += 1
             continue
@@ -40,11 +40,27 @@ def moment_text(call: Call, value: Typed, pattern: str) -> str:
             parts.append(text(found[3]) if found[3] else "")
         else:
             parts.append(_field(call, sql, found[2], fill=found[1] is None, translated=found[1] == "TM"))
+            with_year = with_year or found[2].upper() in _YEARS
         at = found.end()
         if found[3] is None and _SUFFIX.match(pattern, at):
             raise call.refuse("th and SP in a pattern are not supported")
     made = [part for part in parts if part]
-    return f"concat({', '.join(made)})" if made else "''"
+    shown = f"concat({', '.join(made)})" if made else "''"
+    return dated(sql, shown) if with_year else shown
+
+
+def _piece(call: Call, pattern: str, at: int) -> re.Match[str] | None:
+    """What stands at this place, unless it is a letter that means itself."""
+    found = _PIECES.match(pattern, at)
+    if "\\" in (found[0] if found else pattern[at]):
+        raise call.refuse("a backslash in the pattern is not supported")
+    if found is None and pattern[at] == '"':
+        raise call.refuse("a quote in the pattern that does not end is not supported")
+    # PostgreSQL knows words in capitals and in small letters; it reads other ones letter by letter.
+    for word in (found[1], found[2]) if found else ():
+        if word and not (word.isupper() or word.islower() or word in _MIXED):
+            raise call.refuse(f'the pattern "{word}" is not supported')
+    return found
 
 
 def _field(call: Call, v: str, name: str, *, fill: bool, translated: bool) -> str:
@@ -54,11 +70,12 @@ def _field(call: Call, v: str, name: str, *, fill: bool, translated: bool) -> st
         return f"date_format({v}, '{letter * (size or 1) if size and fill else letter}')"
     if upper in ("MONTH", "MON", "DAY", "DY"):
         return _word(v, name, fill=fill and not translated)
+    century = f"ceil(year({v}) / 100)"
     week = f"((dayofyear({v}) - 1) DIV 7 + 1)"
     numbers = {
         "Q": f"quarter({v})", "D": f"dayofweek({v})", "ID": f"(weekday({v}) + 1)",
         "W": f"((day({v}) - 1) DIV 7 + 1)",
-        "CC": f"lpad(ceil(year({v}) / 100), 2, '0')" if fill else f"ceil(year({v}) / 100)",
+        "CC": f"lpad({century}, greatest(2, length({century})), '0')" if fill else century,
         "WW": f"lpad({week}, 2, '0')" if fill else week,
         "IW": f"lpad(weekofyear({v}), 2, '0')" if fill else f"weekofyear({v})",
         "IYYY": f"lpad(extract(YEAROFWEEK FROM {v}), 4, '0')",
@@ -98,7 +115,7 @@ def parsed(call: Call, kind: str) -> str:
     }  # fmt: skip
     out, at, tight, last = [], 0, False, False
     while at < len(pattern.value):
-        found = _PIECES.match(pattern.value, at)
+        found = _piece(call, pattern.value, at)
         if found and found[3] is None:
             word = words.get(found[2].upper())
             if word is None or found[1]:

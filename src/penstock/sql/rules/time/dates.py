@@ -9,13 +9,15 @@ from sqlglot import exp
 from penstock.sql.rules.core import Call, Context, Typed, function, once, refuse, rule, text
 from penstock.sql.rules.text.formats import moment_text, parsed
 from penstock.sql.rules.text.number_formats import number_text
-from penstock.sql.rules.time import clock
+from penstock.sql.rules.time import clock, zones
+from penstock.sql.rules.time.moments import in_range
 from penstock.sql.rules.types import BOOL, DATE, INT4, TEXT, TIMESTAMP, TIMESTAMPTZ
 from penstock.sql.rules.values.casts import cast, coerce
 from penstock.sql.rules.values.operators import double
 
 _ZONE = r"(?i:utc|gmt)|[A-Za-z_]+(/[A-Za-z0-9_+-]+)+"
 _YEAR_2000 = 946_684_800
+_FIRST_YEAR = -4713
 _TRUNCATED = frozenset(
     {"microseconds", "milliseconds", "second", "minute", "hour", "day", "week", "month", "quarter", "year"}
 )
@@ -123,26 +125,32 @@ def at_zone(value: Typed, zone: Typed, node: exp.Expr) -> Typed:
         value = coerce(value, TIMESTAMPTZ)
     spelled = _zone_name(zone, node)
     if value.type.name == "timestamptz":
-        return Typed(
-            f"convert_timezone(current_timezone(), {spelled}, CAST({value.sql} AS TIMESTAMP_NTZ))", TIMESTAMP
-        )
+        return zones.shown(value.sql, spelled)
     if value.type.name == "timestamp":
-        return Typed(
-            f"CAST(convert_timezone({spelled}, current_timezone(), {value.sql}) AS TIMESTAMP)", TIMESTAMPTZ
-        )
+        return zones.instant(value.sql, spelled)
     raise refuse(f"AT TIME ZONE of {value.type.name} is not supported", node)
+
+
+def _day(call: Call) -> str:
+    """Year, month and day. A negative year is one before the year 1, before which there is no year 0."""
+    year, month, day = (coerce(arg, INT4) for arg in call.args[:3])
+    fault = "CAST(raise_error('date field value out of range') AS INT)"
+    before = f"{{v}} + IF({{v}} < 0 AND {{v}} >= {_FIRST_YEAR}, 1, {fault})"
+    counted = once(year, lambda v: f"IF({v} IS NULL OR {v} > 0, {v}, {before.format(v=v)})")
+    known = isinstance(year.value, int) and year.value > 0
+    return f"{year.sql if known else counted}, {month.sql}, {day.sql}"
 
 
 @function("make_date")
 def _make_date(call: Call) -> Typed:
     call.expect(3)
-    return Typed(f"make_date({', '.join(coerce(arg, INT4).sql for arg in call.args)})", DATE)
+    return Typed(f"make_date({_day(call)})", DATE)
 
 
 @function("make_timestamp")
 def _make_timestamp(call: Call) -> Typed:
     call.expect(6)
-    whole = ", ".join(coerce(arg, INT4).sql for arg in call.args[:5])
+    whole = ", ".join([_day(call), *(coerce(arg, INT4).sql for arg in call.args[3:5])])
     seconds = f"CAST(CAST(rint({double(call.args[5])} * 1e6D) AS DECIMAL(16,0)) / 1000000 AS DECIMAL(16,6))"
     return Typed(f"make_timestamp_ntz({whole}, {seconds})", TIMESTAMP)
 
@@ -155,7 +163,7 @@ def _to_timestamp(call: Call) -> Typed:
             raise call.refuse("a number is wanted")
         # PostgreSQL counts from the year 2000, and loses digits on the way there.
         micros = f"CAST(rint(({double(call.args[0])} - {_YEAR_2000}D) * 1e6D) AS BIGINT)"
-        return Typed(f"timestamp_micros({micros} + {_YEAR_2000}000000)", TIMESTAMPTZ)
+        return in_range(Typed(f"timestamp_micros({micros} + {_YEAR_2000}000000)", TIMESTAMPTZ))
     return Typed(parsed(call, "TIMESTAMP"), TIMESTAMPTZ)
 
 
@@ -172,7 +180,8 @@ def _to_char(call: Call) -> Typed:
     if not isinstance(pattern.value, str):
         raise call.refuse("the pattern must be a literal")
     if value.type.moment:
-        return Typed(moment_text(call, value, pattern.value), TEXT)
+        said = pattern.value
+        return Typed(once(value, lambda v: moment_text(call, Typed(v, value.type), said)), TEXT)
     if value.type.number:
         return Typed(number_text(call, value, pattern.value), TEXT)
     raise call.refuse(f"a value of type {value.type.name} is not supported")

@@ -16,12 +16,13 @@ from penstock.sql.rules.values.operators import double
 
 # There is no year 0, and no such century: before the year 1 comes -1.
 _YEAR = "(year({v}) - IF(year({v}) > 0, 0, 1))"
+_ISOYEAR = "(extract(YEAROFWEEK FROM {v}) - IF(extract(YEAROFWEEK FROM {v}) > 0, 0, 1))"
 _FIELDS = {
     "year": _YEAR, "years": _YEAR, "month": "month({v})", "months": "month({v})",
     "day": "day({v})", "days": "day({v})",
     "quarter": "quarter({v})", "doy": "dayofyear({v})",
     "week": "weekofyear({v})",
-    "dow": "(dayofweek({v}) - 1)", "isodow": "(weekday({v}) + 1)", "isoyear": "extract(YEAROFWEEK FROM {v})",
+    "dow": "(dayofweek({v}) - 1)", "isodow": "(weekday({v}) + 1)", "isoyear": _ISOYEAR,
     "decade": "CAST(floor(year({v}) / 10) AS INT)",
     "century": "CAST(ceil(year({v}) / 100) - IF(year({v}) > 0, 0, 1) AS INT)",
     "millennium": "CAST(ceil(year({v}) / 1000) - IF(year({v}) > 0, 0, 1) AS INT)", "julian": "",

@@ -6,8 +6,8 @@ import calendar
 import datetime as dt
 from contextlib import suppress
 
-from penstock.sql.parse.interval_input import Parts
-from penstock.sql.rules.core import Typed, between, refuse
+from penstock.sql.parse.interval_input import DAY, Parts
+from penstock.sql.rules.core import Typed, between, once, refuse
 from penstock.sql.rules.time import clock, intervals
 from penstock.sql.rules.types import DATE, DAYTIME, INT4, TIMESTAMP, TIMESTAMPTZ
 from penstock.sql.rules.values.casts import cast, coerce
@@ -16,6 +16,10 @@ from penstock.sql.rules.values.literals import date, timestamp
 _FEW_DAYS = 1_000_000
 _FIRST, _LAST = -2_440_588, 2_145_031_948
 """The days between which PostgreSQL has dates, from 1970 on."""
+_FIRST_MOMENT = "-4713-11-24 00:00:00"
+"""PostgreSQL's first timestamp. Its last one is beyond what Spark can count to."""
+_FEW = Parts(12 * 1000, 365 * 1000, 0)
+"""What may be taken from any moment that somebody has rows of."""
 
 
 def arithmetic(sign: str, left: Typed, right: Typed) -> Typed | None:
@@ -90,9 +94,22 @@ def shifted(left: Typed, right: Typed, sign: str) -> Typed:
     sql = coerce(left, kind).sql
     plain = right.type.unit == "ym" or (right.type.unit == "dt" and kind.name == "timestamp")
     if plain and not isinstance(parts, Parts):
-        return Typed(f"({sql} {sign} {right.sql})", kind)
+        return in_range(Typed(f"({sql} {sign} {right.sql})", kind))
     # Days of Spark's other intervals are 24 hours, which differs where clocks change.
-    return Typed(f"({sql} {sign} {intervals.moving(right)})", kind)
+    moved = Typed(f"({sql} {sign} {intervals.moving(right)})", kind)
+    return moved if isinstance(parts, Parts) and _is_short(parts) else in_range(moved)
+
+
+def _is_short(parts: Parts) -> bool:
+    return abs(parts.months) <= _FEW.months and abs(parts.days) + abs(parts.micros) // DAY <= _FEW.days
+
+
+def in_range(value: Typed) -> Typed:
+    """A computed timestamp, which is an error where PostgreSQL has none."""
+    zone = "+00:00" if value.type.name == "timestamptz" else ""
+    first = f"{value.type.spark} '{_FIRST_MOMENT}{zone}'"
+    fault = f"CAST(raise_error('timestamp out of range') AS {value.type.spark})"
+    return Typed(once(value, lambda v: f"IF({v} < {first}, {fault}, {v})"), value.type)
 
 
 def _folded(moment: dt.datetime, parts: Parts) -> dt.datetime | None:

@@ -40,13 +40,13 @@ def to_text(value: Typed) -> str:
     if kind.integer or kind.name == "bool" or (kind.name == "numeric" and kind.exact):
         return f"CAST({value.sql} AS STRING)"
     if kind.name in ("date", "timestamp"):
-        return once(value, lambda v: _dated(v, f"CAST({v} AS STRING)"))
+        return once(value, lambda v: dated(v, f"CAST({v} AS STRING)"))
     if kind.floating and kind.exact:
         return _float_text(value)
     if kind.name == "timestamptz":
         return once(
             value,
-            lambda v: _dated(
+            lambda v: dated(
                 v, f"concat(CAST({v} AS STRING), regexp_replace(date_format({v}, 'xxx'), ':00$', ''))"
             ),
         )
@@ -64,7 +64,7 @@ def to_text(value: Typed) -> str:
     raise refuse(f"the text of a value of type {kind.name} is not supported")
 
 
-def _dated(v: str, shown: str) -> str:
+def dated(v: str, shown: str) -> str:
     """Years of more or less than four digits are written in other ways by Spark."""
     fault = "CAST(raise_error('years before 1 or after 9999 are not supported as text') AS STRING)"
     return f"IF({between(1, f'year({v})', 9999)} OR {v} IS NULL, {shown}, {fault})"

@@ -1,0 +1,1 @@
+"""The 22 queries of TPC-H as pipelines."""
