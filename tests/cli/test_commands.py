@@ -71,6 +71,8 @@ def test_plan_of_a_pipeline_that_never_ran(project: Cli) -> None:
     assert "because volumes: brings rows together by trades.symbol" in text
     assert "exchange to phase 1: trades(notional, symbol) by symbol" in text
     assert "trades.py:" in text
+    text = project("plan", "trades.py", "--checkpoint", "auto").stdout
+    assert "to measure what it costs: nothing is known yet" in text
     assert not (project.folder / ".penstock").exists()
 
 

@@ -21,6 +21,7 @@ from penstock.batch.pipeline.partitioning import Narrow
 from penstock.batch.pipeline.phases import Phases, derive_phases
 from penstock.batch.runner.work import fingerprint
 from penstock.batch.runs import dropping, gc, runs
+from penstock.batch.runs.pacing import StageCost
 from penstock.batch.runs.plan import plan_pipeline, plan_run
 from penstock.errors import CodeChanged, StoreUnavailable
 from tests.batch.runner import trades
@@ -367,6 +368,15 @@ def test_a_factory_may_add_tables_and_resources(place: Place, monkeypatch: pytes
     assert got[0] == {"id": 0, "name": "name 0 from 0"}
     assert got[3999] == {"id": 3999, "name": f"name {3999 % 7} from 3000"}
     assert len(got) == 4000
+
+
+def test_plan_says_why_a_checkpoint_is_not_worth_it(place: Place) -> None:
+    phases = _by_rows(trades.pipeline)
+    cheap = {0: StageCost(0, 0.5, 1_000_000), 1: StageCost(1, 3_600.0, 1_000_000)}
+    [phase] = plan_pipeline(trades.pipeline, phases, ps.Auto(), lambda _: cheap).phases
+    assert [stage.checkpoint for stage in phase.stages] == [False, True, False]
+    assert "0.34 s of work since the last one; saving 1.0 MB takes 0.16 s" in phase.stages[0].why
+    assert phase.stages[2].why == ""
 
 
 def test_rows_lost_without_a_word_halt_the_run(place: Place) -> None:

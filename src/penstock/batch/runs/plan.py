@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, Literal
 
 from penstock.batch.pipeline import Pipeline, Stage
 from penstock.batch.pipeline.phases import Phase, Phases
-from penstock.batch.runs import checkpoints, exchanges, runs
+from penstock.batch.runs import checkpoints, exchanges, pacing, runs
 from penstock.batch.runs.manifests import Fingerprint
-from penstock.batch.runs.options import Checkpointing
+from penstock.batch.runs.options import Auto, Checkpointing
+from penstock.batch.runs.pacing import Reliability, StageCost, StageVerdict
 from penstock.batch.runs.runs import Run
 from penstock.control.claims import PartitionState, PartitionView
 from penstock.core.ranges import PartitionName
@@ -40,6 +41,8 @@ class StagePlan:
     """Whether a checkpoint follows this stage."""
     saved: dict[str, tuple[str, ...]]
     """The fields, by table, that later stages and outputs still need."""
+    why: str = ""
+    """Why there is a checkpoint or none, where that follows from what it costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,22 +146,39 @@ class RunPlan:
         return asdict(self)
 
 
-def plan_pipeline(pipeline: Pipeline, phases: Phases, strategy: Checkpointing) -> PipelinePlan:
+Costs = Callable[[int], Mapping[int, StageCost]]
+"""What the stages of a phase were measured to cost."""
+
+
+def plan_pipeline(
+    pipeline: Pipeline, phases: Phases, strategy: Checkpointing, costs: Costs = lambda _: {}
+) -> PipelinePlan:
     return PipelinePlan(
         pipeline.name,
         tuple(t.__table_name__ for t in pipeline.inputs),
         tuple(t.__table_name__ for t in pipeline.outputs),
-        tuple(_phase(phases, phase, strategy) for phase in phases),
+        tuple(_phase(phases, phase, strategy, costs) for phase in phases),
     )
 
 
-def _phase(phases: Phases, phase: Phase, strategy: Checkpointing) -> PhasePlan:
+def measured(store: Store, run: Run) -> Costs:
+    """What the stages of a run have cost so far."""
+    return lambda phase: pacing.find(store, run.place(phase))
+
+
+def _phase(phases: Phases, phase: Phase, strategy: Checkpointing, costs: Costs) -> PhasePlan:
+    verdicts: dict[int, StageVerdict] = {}
+    if isinstance(strategy, Auto):
+        # Of how instances live, only those know that are at work: a plan goes by what is taken for granted.
+        stages = [stage.index for stage in phase.stages[:-1]]
+        found = pacing.reasons(stages, costs(phase.index), Reliability())
+        verdicts = {verdict.stage: verdict for verdict in found}
     return PhasePlan(
         phase.index,
         str(phase.partitioning),
         dict(phase.needs),
         tuple(sorted(phase.whole)),
-        tuple(_stage(phases, phase, stage, strategy) for stage in phase.stages),
+        tuple(_stage(phases, phase, stage, strategy, verdicts.get(stage.index)) for stage in phase.stages),
         tuple(
             ExchangeView(e.table, e.keys, tuple(sorted(e.fields)), e.readers, e.how) for e in phase.leaving
         ),
@@ -167,8 +187,11 @@ def _phase(phases: Phases, phase: Phase, strategy: Checkpointing) -> PhasePlan:
     )
 
 
-def _stage(phases: Phases, phase: Phase, stage: Stage, strategy: Checkpointing) -> StagePlan:
+def _stage(
+    phases: Phases, phase: Phase, stage: Stage, strategy: Checkpointing, verdict: StageVerdict | None
+) -> StagePlan:
     live = phases.live(phase, stage.index + 1)
+    may = strategy.after(stage.index + 1 - phase.begin, len(phase.stages))
     return StagePlan(
         stage.index,
         tuple(
@@ -182,8 +205,9 @@ def _stage(phases: Phases, phase: Phase, stage: Stage, strategy: Checkpointing) 
             )
             for b in stage.transforms
         ),
-        strategy.after(stage.index + 1 - phase.begin, len(phase.stages)),
+        may and (verdict is None or verdict.saves),
         {table: tuple(sorted(fields)) for table, fields in sorted(live.items())},
+        verdict.why if verdict else "",
     )
 
 

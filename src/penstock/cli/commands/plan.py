@@ -60,6 +60,10 @@ def _stage(stage: StagePlan) -> Iterator[Block]:
     if stage.checkpoint:
         saved = "; ".join(f"{table}({', '.join(fields)})" for table, fields in stage.saved.items())
         yield f"  └ checkpoint: {saved}"
+        if stage.why:
+            yield f"    {stage.why}"
+    elif stage.why:
+        yield f"  └ no checkpoint: {stage.why}"
 
 
 def _leaves(phase: PhasePlan) -> Iterator[Block]:
@@ -99,7 +103,7 @@ def _run(run: RunPlan, plan: PipelinePlan) -> Iterator[Block]:
 @click.command()
 @click.argument("source", metavar="FILE[:NAME]")
 @click.option("--run", "name", metavar="NAME", help="The run to look at.  [default: the pipeline's name]")
-@click.option("--checkpoint", metavar="WHEN", help="every-stage, every:N or none.")
+@click.option("--checkpoint", metavar="WHEN", help="every-stage, every:N, auto or none.")
 @click.option("--limit", default=100, show_default=True, metavar="N", help="Show at most N partitions.")
 @with_context
 def command(
@@ -112,7 +116,7 @@ def command(
     """
     from penstock.batch.runs import runs
     from penstock.batch.runs.options import checkpointing
-    from penstock.batch.runs.plan import plan_pipeline, plan_run
+    from penstock.batch.runs.plan import measured, plan_pipeline, plan_run
     from penstock.project import load
 
     context.flags({"run.checkpoint": checkpoint})
@@ -126,7 +130,9 @@ def command(
             raise UsageError(f"run {name!r} is of pipeline {run.pipeline}, not {pipeline.name}")
         run = None
     found = current(context, project, run)
-    plan = plan_pipeline(pipeline, found.phases, checkpointing(context.config.run.checkpoint))
+    strategy = checkpointing(context.config.run.checkpoint)
+    costs = measured(context.store, run) if run else lambda _: {}
+    plan = plan_pipeline(pipeline, found.phases, strategy, costs)
     planned = (
         plan_run(context.store, run, pipeline, found.phases, found.fingerprint, limit=limit) if run else None
     )
