@@ -18,7 +18,7 @@ from penstock.batch.runs import exchanges
 from penstock.core import failpoints
 from tests.batch.runner import orders, trades
 
-PIPELINES = {"trades": trades.pipeline, "orders": orders.pipeline}
+PIPELINES = {"trades": trades.pipeline, "row_by_row": trades.row_by_row, "orders": orders.pipeline}
 
 
 def main(workdir: str, name: str, options: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from penstock.control.claims import Board, PartitionState
 from penstock.core.failpoints import armed
 from tests.batch.runner import trades
 from tests.batch.runner.conftest import Place
+from tests.marks import soaked
 
 Trades = trades.Trades
 ROWS = 160
@@ -203,6 +205,31 @@ def test_no_more_are_claimed_than_asked_for(small: Place) -> None:
     report = run(small, pipeline(valid, valued), max_batches=3)
     assert (report.ending, report.acked) == ("stopped", 3)
     assert board(small).summary().claimed.partitions == 0
+
+
+# Where the instance dies, how many partitions are published by then, and how many of the others were saved.
+STEPS = {
+    "ack.before@2": (1, TOGETHER - 1),
+    "ack.after@2": (2, TOGETHER - 2),
+    "checkpoint.written": (0, 0),
+    "checkpoint.after@2": (0, 2),
+}
+
+
+@pytest.mark.parametrize("step", ["ack.before@2", *soaked(step for step in STEPS if step != "ack.before@2")])
+def test_killed_with_several_in_progress(small: Place, step: str) -> None:
+    point, _, count = step.partition("@")
+    options: dict[str, Any] = {"pipeline": "row_by_row", "run": "small", "inputs": {"trades": "small"}}
+    child = small.child(failpoints=f"{point}=kill@{count or 1}", **options)
+    assert child.wait() == -signal.SIGKILL
+    done, saved = STEPS[step]
+    left = board(small).summary()
+    assert (left.completed.partitions, left.claimed.partitions) == (done, TOGETHER - done)
+    report = run(small, trades.row_by_row, run="small", checkpoint=ps.EveryStage())
+    assert (report.ending, report.acked) == ("complete", PARTITIONS - done)
+    assert len(small.seen("resumed")) == saved
+    assert published(small) == wanted(small)
+    assert ps.verify(small.store, "small").ok
 
 
 def test_large_partitions_are_computed_one_by_one(place: Place, jobs: list[int]) -> None:

@@ -61,6 +61,9 @@ pipeline = ps.Pipeline(
     "runner-trades", inputs=Trades, outputs=[Trades, Positions], transforms=[validate, enrich, aggregate]
 )
 
+row_by_row = ps.Pipeline("runner-rows", inputs=Trades, outputs=Trades, transforms=[validate, enrich])
+"""Without an aggregation, so that small partitions are computed together."""
+
 
 def visit(folder: Path, partition: int) -> None:
     """Wait while ``block-N`` exists, after saying so in ``reached-N``; fail if ``fail-N`` exists."""
