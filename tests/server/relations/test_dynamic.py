@@ -112,7 +112,7 @@ def test_a_run_is_a_schema_and_its_checkpoints_can_be_looked_into(
 
 
 def test_a_run_with_exchanges_is_looked_into_on_both_sides(
-    place: Place, spark: SparkSession, rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: Place, spark: SparkSession, rows: Rows, tmp_path: Path
 ) -> None:
     (tmp_path / "run").mkdir()
     with orders_place.opened(tmp_path / "run", spark) as running:
@@ -136,20 +136,20 @@ def test_a_run_with_exchanges_is_looked_into_on_both_sides(
         refused("02000", lambda: tables.function("checkpoint", ["orders", "validate"], ADMIN))
         refused("42704", lambda: tables.function("checkpoint", ["orders", "phase 9"], ADMIN))
         # The reduce side: a checkpoint of a key range whose instance died.
-        runner = running.runner(claims=1, max_batches=1)
-        monkeypatch.setattr(runner, "_give_slot", lambda: None)
-        with failpoints.armed({"checkpoint.after": _died}):
-            assert runner.run().ending == "stopped"
+        runner = running.runner(claims=1)
+
+        def died() -> None:
+            runner.stop()
+            raise FencedError("as good as dead")
+
+        with failpoints.armed({"checkpoint.after": died}):
+            assert runner.run().ending == "interrupted"
         assert count("2", "positions") > 0
         assert running.run().ending == "complete"
         refused("02000", lambda: tables.function("checkpoint", ["orders", "phase 0"], ADMIN), "read it")
         for table in ("orders", "positions", "sales", "top"):
             assert len(rows(tables, "orders", table)) == len(expected[table])
         running.assert_exact()
-
-
-def _died() -> None:
-    raise FencedError("as good as dead")
 
 
 def test_a_stream_is_a_schema(place: Place, spark: SparkSession, rows: Rows) -> None:
