@@ -80,7 +80,7 @@ def shown(kind: str, value: object) -> str:
         return ""
     if kind.startswith("a time") and isinstance(value, float):
         return _with_unit(value, _TIMES) or (f"{value:g}s" if value >= 1 else f"{value * 1000:g}ms")
-    if kind == "a size" and isinstance(value, int):
+    if kind.startswith("a size") and isinstance(value, int):
         return _with_unit(value, _SIZES) or str(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 

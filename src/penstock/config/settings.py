@@ -245,11 +245,11 @@ SETTINGS: Mapping[str, Setting] = {
     ),
     "run.range_bytes": _bytes("About how much an exchange puts into one key range."),
     "run.everything_bytes": _bytes(
-        "Up to which size of its inputs a transform may need all rows at once, in one partition."
+        "How large the inputs may be of a transform that needs all rows at once, in one partition."
     ),
     "run.exchange_bytes": _bytes(
         "How much disk the run files of a run may take: what its phases leave for later ones. A run whose "
-        "inputs are larger does not begin, and one that comes to the limit halts. By default there is none."
+        "exchanged inputs are larger does not begin, and one that comes to the limit halts. By default there is no limit."
     ),
     "cluster.name": _text(
         r"[A-Za-z0-9_-]{1,100}",

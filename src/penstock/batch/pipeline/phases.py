@@ -208,7 +208,8 @@ def derive_phases(
     drafts = planner.plan(tuple(t.__table_name__ for t in outputs))
     drafts += planner.sort(orders)
     if as_one and len(drafts) > 1:
-        return in_one_phase(bound, inputs, outputs, "all of it fits one claim", orders=orders)
+        why = "their inputs together are small (run.small_bytes)"
+        return in_one_phase(bound, inputs, outputs, why, orders=orders)
     return _finish(drafts, planner.home, outputs, orders)
 
 
@@ -222,6 +223,8 @@ def in_one_phase(
 ) -> Phases:
     """A pipeline whose stages all have everything."""
     only = _Draft(AsOne(why), (1, 0), list(bound), dict.fromkeys(t.__table_name__ for t in inputs))
+    if why:
+        only.needs["all transforms"] = why
     return _finish([only], {t.__table_name__: only for t in outputs}, outputs, orders)
 
 

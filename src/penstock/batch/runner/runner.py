@@ -20,7 +20,8 @@ from penstock.batch.pipeline import DatasetFactory, Pipeline
 from penstock.batch.pipeline.check import check_pipeline
 from penstock.batch.pipeline.execute import Executor, resources_by_stage
 from penstock.batch.pipeline.needs import cut_pipeline
-from penstock.batch.pipeline.phases import AsOne, ByKeys, ByOrder, ByRows, Phase, Phases
+from penstock.batch.pipeline.phases import ByKeys, ByOrder, ByRows, Phase, Phases
+from penstock.batch.runner import limits
 from penstock.batch.runner.breaker import Breaker
 from penstock.batch.runner.events import Ending, Event, EventKind, Listener, Report, logged
 from penstock.batch.runner.lease import Hold, InstanceLease
@@ -44,7 +45,6 @@ from penstock.errors import (
     CodeChanged,
     CorruptFile,
     DefinitionError,
-    DiskLimit,
     FencedError,
     HaltError,
     InputChanged,
@@ -222,6 +222,9 @@ class Runner:
         left = {origin: exchanges.left(self.store, self.storage, run, origin, without) for origin in origins}
         if origins:
             tables = self._entering(bench, phase, left)
+            size = sum(each.size for each in tables.values())
+            limit = self.config.everything_bytes
+            limits.check_one_claim(phase, size, limit, "what is complete is kept")
             plan = plan or exchanges.agree(
                 self.store, run, phase, left.values(), tables.values(), self._sizes(bench.spark)
             )
@@ -268,7 +271,8 @@ class Runner:
         self._factory = factory
         registered = self._inputs(factory)
         output = Storage(self.config.output) if self.config.output else None
-        check_places(self.storage, output, begun=runs.find(self.store, self._run_name) is not None)
+        begun = runs.find(self.store, self._run_name)
+        check_places(self.storage, output, begun=begun is not None)
         check_shared(spark, self.storage)
         if output is not None:
             check_shared(spark, output)
@@ -279,8 +283,9 @@ class Runner:
         sizes = {name: found.size for name, found in registered.items()}
         one = self.config.small_bytes
         phases = cut_pipeline(pipeline, checked, sizes, small=self.config.whole_bytes, as_one=one)
-        self._check_size(phases, sizes)
-        self._check_disk(phases, sizes)
+        limits.check_everything(phases, sizes, self.config.everything_bytes)
+        if begun is None:
+            limits.check_exchanged(phases, sizes, self.config.exchange_bytes)
         if phases.stages != pipeline.stages:
             resources = resources_by_stage(phases.stages, known, {}, resources[:1])
         executor = Executor(spark, pipeline, phases, checked.checked, checked.without_views)
@@ -333,35 +338,6 @@ class Runner:
         )
         return run, bench
 
-    def _check_size(self, phases: Phases, sizes: Mapping[str, int]) -> None:
-        """Refuse to begin where one claim would have to take more rows than is allowed."""
-        for phase in phases:
-            if isinstance(phase.partitioning, AsOne) and len(phases) + len(phase.entering) > 1:
-                size = sum(sizes.get(table, 0) for table in phase.entering)
-                if size > self.config.everything_bytes:
-                    name, why = next(iter(phase.needs.items()), ("it", phase.partitioning.why))
-                    raise DefinitionError(
-                        f"{name} needs all rows at once ({why}), and its input has {size >> 20} MiB",
-                        left="nothing was begun",
-                        hint="group or join by unchanged fields, say by=…, or allow it: "
-                        f"run.everything_bytes is {self.config.everything_bytes >> 20} MiB",
-                    )
-
-    def _check_disk(self, phases: Phases, sizes: Mapping[str, int]) -> None:
-        """Refuse to begin where the inputs that are exchanged are larger than run files may be."""
-        limit = self.config.exchange_bytes
-        if limit is None or runs.find(self.store, self._run_name) is not None:
-            return
-        size = sum(sizes.get(each.table, 0) for phase in phases for each in phase.leaving)
-        if size > limit:
-            exchanged = ", ".join(sorted({e.table for phase in phases for e in phase.leaving} & sizes.keys()))
-            raise DiskLimit(
-                f"the exchanges of {exchanged} have about {size} bytes to write, and run.exchange_bytes "
-                f"allows {limit} on disk",
-                left="nothing was begun",
-                hint="allow more with run.exchange_bytes, or give the run less",
-            )
-
     def _inputs(self, factory: DatasetFactory | None) -> dict[str, Input]:
         """The registered inputs, unchanged and of fitting types. Further ones may be the factory's."""
         known = inputs.names(self.store) if factory else []
@@ -379,8 +355,9 @@ class Runner:
         return found
 
     def _work(self, spark: SparkSession, board: Board, bench: Bench, lease: InstanceLease) -> None:
-        with ThreadPoolExecutor(self.config.claims, thread_name_prefix="penstock-claim") as pool:
-            loops = [pool.submit(self._loop, spark, board, bench, lease) for _ in range(self.config.claims)]
+        threads = self._threads(bench)
+        with ThreadPoolExecutor(threads, thread_name_prefix="penstock-claim") as pool:
+            loops = [pool.submit(self._loop, spark, board, bench, lease) for _ in range(threads)]
             try:
                 self._watch(spark, lease, loops)
             except BaseException:
@@ -389,6 +366,12 @@ class Runner:
                 raise
         for loop in loops:
             loop.result()
+
+    def _threads(self, bench: Bench) -> int:
+        """How many claims are worked on at once. One of a key range is one task, so each core has its own."""
+        if bench.exchange is None or len(bench.exchange.ranges) == 1:
+            return self.config.claims
+        return max(self.config.claims, min(parallelism(bench.spark), len(bench.exchange.ranges)))
 
     def _watch(self, spark: SparkSession, lease: InstanceLease, loops: Sequence[Future[None]]) -> None:
         """Wait for the claim threads. This thread does nothing else, so that a signal finds it free."""

@@ -92,6 +92,11 @@ class Entering:
     def rows(self) -> int:
         return sum(each.file.rows for each in self.files)
 
+    @property
+    def size(self) -> int:
+        """The bytes of its files."""
+        return sum(each.file.bytes for each in self.files)
+
     def flow(self, storage: Storage, buckets: tuple[int, int] | None, tasks: int, hint: str | None) -> Flow:
         """The rows of some buckets, or all rows where there are no buckets, read by at most ``tasks``.
 
