@@ -249,7 +249,8 @@ SETTINGS: Mapping[str, Setting] = {
     ),
     "run.exchange_bytes": _bytes(
         "How much disk the run files of a run may take: what its phases leave for later ones. A run whose "
-        "exchanged inputs are larger does not begin, and one that comes to the limit halts. By default there is no limit."
+        "exchanged inputs are larger does not begin, and one that comes to the limit halts. By default there "
+        "is no limit."
     ),
     "cluster.name": _text(
         r"[A-Za-z0-9_-]{1,100}",
