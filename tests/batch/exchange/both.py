@@ -18,7 +18,7 @@ from penstock.batch.pipeline.check import check_pipeline
 from penstock.batch.pipeline.execute import resources_by_stage
 from penstock.batch.pipeline.needs import cut_pipeline
 from penstock.batch.pipeline.phases import ByKeys, ByRows, Partitioning, Phases
-from penstock.batch.runner import runner
+from penstock.batch.runner import entering, runner
 from penstock.types.tables import TableMeta
 from tests.batch.exchange.random_rows import TABLES, make_rows
 
@@ -78,7 +78,8 @@ def quick(spark: SparkSession) -> Iterator[None]:
     settings = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
     before = {name: str(spark.conf.get(name)) for name in settings}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runner, "parallelism", lambda _: 1)
+        for module in (entering, runner):
+            patch.setattr(module, "parallelism", lambda _: 1)
         for name, value in settings.items():
             spark.conf.set(name, value)
         try:

@@ -5,40 +5,29 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock import __version__
-from penstock.batch import inputs
-from penstock.batch.exchange.packing import ExchangePlan
-from penstock.batch.inputs import Input
 from penstock.batch.pipeline import DatasetFactory, Pipeline
-from penstock.batch.pipeline.check import check_pipeline
-from penstock.batch.pipeline.execute import Executor, resources_by_stage
-from penstock.batch.pipeline.needs import cut_pipeline
-from penstock.batch.pipeline.phases import ByKeys, ByOrder, ByRows, Phase, Phases
-from penstock.batch.runner import limits
 from penstock.batch.runner.breaker import Breaker
+from penstock.batch.runner.entering import enter
 from penstock.batch.runner.events import Ending, Event, EventKind, Listener, Report, logged
 from penstock.batch.runner.lease import Hold, InstanceLease
 from penstock.batch.runner.membership import Membership
-from penstock.batch.runner.places import check_places, trouble
+from penstock.batch.runner.places import trouble
+from penstock.batch.runner.preparing import prepare
 from penstock.batch.runner.signals import stopping_on_signals
 from penstock.batch.runner.together import RowsMove, WorkTogether, is_fresh, most_together
-from penstock.batch.runner.work import Bench, ClaimWork, fingerprint
+from penstock.batch.runner.work import Bench, ClaimWork
 from penstock.batch.runs import exchanges, gc, runs
-from penstock.batch.runs.exchange_disk import ExchangeDisk
-from penstock.batch.runs.exchanges import Entering, Left, Sizes
-from penstock.batch.runs.options import Auto, RunnerConfig
-from penstock.batch.runs.pacing import Pace, Reliability
-from penstock.batch.runs.runs import PhaseRecord, Run
+from penstock.batch.runs.options import RunnerConfig
+from penstock.batch.runs.pacing import Reliability
+from penstock.batch.runs.runs import Run
 from penstock.control.claims import Board, Claim, PartitionState
-from penstock.core.clocks import wall_clock
-from penstock.core.codec import schema_to_text
 from penstock.core.failpoints import reach
 from penstock.core.ranges import Range
 from penstock.errors import (
@@ -57,7 +46,6 @@ from penstock.errors import (
 )
 from penstock.spark.faults import decode
 from penstock.spark.session import cancel_tag, conform, is_alive, job_tag, parallelism, start
-from penstock.spark.sharing import check_shared
 from penstock.storage import Storage
 from penstock.store import Store
 
@@ -140,7 +128,16 @@ class Runner:
         self._began = time.monotonic()
         spark = self._spark or _session()
         conform(spark)
-        run, bench = self._prepare(spark, dataset_factory)
+        bench = prepare(
+            self.pipeline,
+            self.store,
+            self.storage,
+            self.config,
+            spark,
+            factory=dataset_factory,
+            source=self._source,
+            tell=self._tell,
+        )
         with (
             stopping_on_signals(self.stop, enabled=self._handle_signals),
             Membership(
@@ -148,7 +145,7 @@ class Runner:
             ) as membership,
         ):
             ending = self._phases(spark, bench, membership)
-        return self._report(run, ending, time.monotonic() - self._began)
+        return self._report(bench.run, ending, time.monotonic() - self._began)
 
     def _phases(self, spark: SparkSession, bench: Bench, membership: Membership) -> Ending:
         """Work on one phase after the other, until one has to wait for a person."""
@@ -157,7 +154,8 @@ class Runner:
             if phase.index and self._slots == 0:
                 return "stopped"
             try:
-                entered = self._patiently(partial(self._entered, bench, phase, incomplete))
+                begin = partial(enter, self.store, bench, phase, incomplete, self._reliability)
+                entered = self._patiently(begin)
             except PenstockError as error:
                 if not phase.index:
                     raise
@@ -205,154 +203,9 @@ class Runner:
                 exchanges.sweep_read(self.store, self.storage, run)
         return ending
 
-    def _entered(self, bench: Bench, phase: Phase, incomplete: Set[int]) -> Bench | None:
-        """What is needed to work on a phase: what earlier ones left for it, its plan and its board.
-
-        None if it has to wait for partitions that were set aside before it.
-        """
-        run = bench.run
-        origins = sorted({origin for origin in phase.entering.values() if origin is not None})
-        if phase.index:
-            runs.check_current(self.store, run)
-        plan = exchanges.find_plan(self.store, run, phase.index) if origins else None
-        # Once the plan is there it has been decided what to do without.
-        if plan is None and not self.config.without_poisoned and incomplete & set(origins):
-            return None
-        without = plan.without if plan else ()
-        left = {origin: exchanges.left(self.store, self.storage, run, origin, without) for origin in origins}
-        if origins:
-            tables = self._entering(bench, phase, left)
-            size = sum(each.size for each in tables.values())
-            limit = self.config.everything_bytes
-            limits.check_one_claim(phase, size, limit, "what is complete is kept")
-            plan = plan or exchanges.agree(
-                self.store, run, phase, left.values(), tables.values(), self._sizes(bench.spark)
-            )
-            left = {origin: each.agreed(plan) for origin, each in left.items()}
-            exchanges.check_plan(run, phase.index, plan, left.values())
-        board = exchanges.board(self.store, run, phase.index, self.config.max_failures, plan)
-        # A factory is given partitions of the first input, as ever.
-        first = phase.partitioning == ByRows(run.primary)
-        pace = None
-        if isinstance(self.config.strategy, Auto):
-            stages = [stage.index for stage in phase.stages[:-1]]
-            pace = Pace(self.store, run.place(phase.index), stages, self._reliability)
-        return replace(
-            bench,
-            phase=phase,
-            board=board,
-            entering=self._entering(bench, phase, left, plan),
-            exchange=plan if isinstance(phase.partitioning, ByKeys | ByOrder) else None,
-            factory=self._factory if first or len(bench.executor.phases) == 1 else None,
-            pace=pace,
-        )
-
     def _reliability(self) -> Reliability:
         """What this instance has seen of how others live: of those that are alive, it sees itself only."""
         return Reliability(time.monotonic() - self._began, self._deaths)
-
-    def _entering(
-        self, bench: Bench, phase: Phase, left: Mapping[int, Left], plan: ExchangePlan | None = None
-    ) -> dict[str, Entering]:
-        """The tables that a phase reads out of exchanges."""
-        found = {}
-        for table, origin in phase.entering.items():
-            if origin is not None:
-                exchange = bench.executor.phases[origin].exchange(table, phase.index)
-                fields = exchange.fields or list(self.pipeline.tables[table].__fields__)[:1]
-                schema = self.pipeline.tables[table].arrow_schema(fields)
-                found[table] = exchanges.entering(left[origin], exchange, schema, plan)
-        return found
-
-    def _sizes(self, spark: SparkSession) -> Sizes:
-        return Sizes(self.config.range_bytes, self.config.small_bytes, 2 * parallelism(spark))
-
-    def _prepare(self, spark: SparkSession, factory: DatasetFactory | None) -> tuple[Run, Bench]:
-        self._factory = factory
-        registered = self._inputs(factory)
-        output = Storage(self.config.output) if self.config.output else None
-        begun = runs.find(self.store, self._run_name)
-        check_places(self.storage, output, begun=begun is not None)
-        check_shared(spark, self.storage)
-        if output is not None:
-            check_shared(spark, output)
-        digests = {name: found.digest for name, found in registered.items()}
-        pipeline, known = self.pipeline, self.pipeline.resources
-        resources = resources_by_stage(pipeline.stages, known, {})
-        checked = check_pipeline(spark, pipeline, resources)
-        sizes = {name: found.size for name, found in registered.items()}
-        one = self.config.small_bytes
-        phases = cut_pipeline(pipeline, checked, sizes, small=self.config.whole_bytes, as_one=one)
-        limits.check_everything(phases, sizes, self.config.everything_bytes)
-        if begun is None:
-            limits.check_exchanged(phases, sizes, self.config.exchange_bytes)
-        if phases.stages != pipeline.stages:
-            resources = resources_by_stage(phases.stages, known, {}, resources[:1])
-        executor = Executor(spark, pipeline, phases, checked.checked, checked.without_views)
-        primary_table, primary = next(iter(registered.items()))
-        wanted = Run(
-            name=self._run_name,
-            id=runs.new_id(),
-            pipeline=self.pipeline.name,
-            inputs=digests,
-            registered={table: found.name for table, found in registered.items()},
-            total_rows=primary.total_rows,
-            partition_rows=primary.partition_rows,
-            outputs=tuple(t.__table_name__ for t in self.pipeline.outputs),
-            output=output.root if output is not None else self.storage.location("output"),
-            output_format=self.config.output_format,
-            fingerprint=fingerprint(
-                pipeline, phases.stages, phases.texts(), digests, resources, factory, spark.version
-            ),
-            storage=self.storage.root,
-            created=wall_clock("seconds"),
-            keeps_rows=_keeps_rows(phases, primary_table),
-            schemas=_output_schemas(self.pipeline),
-            source=self._source,
-            registrations={table: found.id for table, found in registered.items()},
-            phases=phase_records(phases, registered),
-        )
-        run, board = runs.start(
-            self.store,
-            wanted,
-            max_failures=self.config.max_failures,
-            accept_changed_code=self.config.accept_changed_code,
-        )
-        if run.id == wanted.id:
-            for found in registered.values():
-                inputs.take(self.store, found)
-        bench = Bench(
-            spark,
-            self.pipeline,
-            run,
-            board,
-            self.storage,
-            self.config,
-            registered,
-            executor,
-            resources,
-            factory,
-            self._tell,
-            phases[0],
-            disk=ExchangeDisk(self.storage, run, self.config.exchange_bytes),
-        )
-        return run, bench
-
-    def _inputs(self, factory: DatasetFactory | None) -> dict[str, Input]:
-        """The registered inputs, unchanged and of fitting types. Further ones may be the factory's."""
-        known = inputs.names(self.store) if factory else []
-        begun = runs.find(self.store, self._run_name)
-        names = {**(begun.registered if begun else {}), **self.config.inputs}
-        found = {}
-        for number, table in enumerate(self.pipeline.inputs):
-            name = names.get(table.__table_name__, table.__table_name__)
-            if number and factory and name not in known:
-                continue
-            registered = inputs.load(self.store, self.storage, name)
-            inputs.check_schema(registered.schema, table.input_schema(), file=f"input {name!r}")
-            inputs.check_unchanged(registered)
-            found[table.__table_name__] = registered
-        return found
 
     def _work(self, spark: SparkSession, board: Board, bench: Bench, lease: InstanceLease) -> None:
         threads = self._threads(bench)
@@ -628,43 +481,6 @@ def _cancel_jobs(spark: SparkSession, hold: Hold) -> None:
     if hold.over:
         with suppress(Exception):
             cancel_tag(spark, _tag(hold.together[0]))
-
-
-def _output_schemas(pipeline: Pipeline) -> dict[str, str]:
-    return {t.__table_name__: schema_to_text(t.arrow_schema(t.__fields__)) for t in pipeline.outputs}
-
-
-def _keeps_rows(phases: Phases, primary: str) -> tuple[str, ...]:
-    """The primary input, if it is published by its row ranges and nothing drops any of its rows."""
-    for phase in phases:
-        if phase.partitioning == ByRows(primary) and primary in phase.outputs:
-            dropped = {t for s in phase.stages for b in s.transforms for t in b.transform.drops}
-            return () if primary in dropped else (primary,)
-    return ()
-
-
-def phase_records(phases: Phases, registered: Mapping[str, Input]) -> tuple[PhaseRecord, ...]:
-    """What a run's record tells about its phases."""
-    if not phases.texts():
-        return ()
-    found = []
-    for phase in phases:
-        rows: int | None = 1
-        size: int | None = 1
-        if isinstance(cut := phase.partitioning, ByRows):
-            rows, size = registered[cut.table].total_rows, registered[cut.table].partition_rows
-        elif isinstance(cut, ByKeys | ByOrder):
-            rows = size = None
-        reads = {
-            table: (origin, phases[origin].exchange(table, phase.index).name)
-            for table, origin in phase.entering.items()
-            if origin is not None
-        }
-        names = tuple(each.name for each in phase.leaving)
-        stages = (phase.begin, phase.end)
-        record = PhaseRecord(str(cut), stages, phase.outputs, rows, size, names, reads, phase.ordered)
-        found.append(record)
-    return tuple(found)
 
 
 def _session() -> SparkSession:
