@@ -43,6 +43,7 @@ lint: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m bench batch
+	$(BIN)/python -m bench exchange
 	$(BIN)/python -m bench cluster
 	$(BIN)/python -m bench streams
 	$(BIN)/python -m bench shuffle

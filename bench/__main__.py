@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench import report
 from bench.lab import Lab
-from bench.measuring import say
+from bench.measuring import say, say_if_busy
 from bench.results import Result
 from bench.scenarios import Scenario
 
@@ -31,6 +31,7 @@ def main(arguments: Sequence[str] | None = None, benches: Benches | None = None)
         for scenario in scenarios:
             began = time.monotonic()
             say(f"({scenario.key}) {scenario.title}")
+            say_if_busy()
             try:
                 results.extend(scenario.run(lab))
             except Exception:
@@ -48,11 +49,12 @@ def main(arguments: Sequence[str] | None = None, benches: Benches | None = None)
 
 
 def known() -> Benches:
-    from bench import batch, cluster, gateway, shuffle, streams
+    from bench import batch, cluster, exchange, gateway, shuffle, streams
 
     return {
         "batch": batch.SCENARIOS,
         "cluster": cluster.SCENARIOS,
+        "exchange": exchange.SCENARIOS,
         "gateway": gateway.SCENARIOS,
         "shuffle": shuffle.SCENARIOS,
         "streams": streams.SCENARIOS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,22 +16,32 @@ FILES = 4
 ROW_GROUP = 250_000
 
 
-def trades(folder: Path, rows: int) -> Path:
+def trades(folder: Path, rows: int, files: int = FILES) -> Path:
     """A folder of Parquet files with ``rows`` trades, in ``folder``."""
-    import pyarrow.parquet as pq
+    name = f"trades-{rows}" if files == FILES else f"trades-{rows}-in-{files}"
+    return made(folder / name, lambda to: written(to, rows, files, some_trades))
 
-    made = folder / f"trades-{rows}"
-    if made.exists():
-        return made
-    say(f"making {rows:,} trades")
-    unfinished = folder / f"trades-{rows}.tmp"
+
+def made(path: Path, make: Callable[[Path], object]) -> Path:
+    """A folder of data: the one that is there, or else what ``make`` puts into an empty one."""
+    if path.exists():
+        return path
+    say(f"making {path.name}")
+    unfinished = path.with_name(f"{path.name}.tmp")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
-    size = -(-rows // FILES)
+    make(unfinished)
+    return unfinished.rename(path)
+
+
+def written(folder: Path, rows: int, files: int, some: Callable[[int, int, int], pa.Table]) -> None:
+    """Write so many Parquet files; ``some`` makes rows of the first one's number, how many, and a seed."""
+    import pyarrow.parquet as pq
+
+    size = -(-rows // files)
     for number, begin in enumerate(range(0, rows, size)):
-        table = some_trades(begin, min(size, rows - begin), seed=number)
-        pq.write_table(table, unfinished / f"part-{number}.parquet", row_group_size=ROW_GROUP)
-    return unfinished.rename(made)
+        table = some(begin, min(size, rows - begin), number)
+        pq.write_table(table, folder / f"part-{number}.parquet", row_group_size=ROW_GROUP)
 
 
 def some_trades(begin: int, rows: int, seed: int) -> pa.Table:

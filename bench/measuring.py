@@ -17,6 +17,13 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def say_if_busy() -> None:
+    """Say that others use this machine: what is measured beside them is noise."""
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load > cores / 2:
+        say(f"this machine is busy: a load of {load:.1f} on {cores} cores. Trust no figure, and few ratios")
+
+
 def timed(action: Callable[[], object]) -> float:
     """Seconds that the action takes. What was written before is on the disk when the clock starts."""
     # Else one side pays for flushing the other's files.

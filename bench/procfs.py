@@ -23,6 +23,15 @@ def proportional(pid: int) -> int:
     raise RuntimeError(f"process {pid} has no Pss")
 
 
+def resident(pid: int) -> int:
+    """Bytes that a process has resident that are its own, without files; 0 if it has ended."""
+    try:
+        text = (PROC / str(pid) / "status").read_text(encoding="ascii")
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("RssAnon:"))
+
+
 def reset_peak(pid: int) -> None:
     """Forget the peak so far. Where that is not allowed, peaks include what came before."""
     try:

@@ -65,7 +65,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _run(console: Console, scene: Scene, store: Store) -> tuple[Ledger, Death | None]:
     """Two instances work on the run; one of them is killed."""
     stages = scene.project.pipeline.stages
-    partitions = -(-scene.rows // scene.config.run.partition_rows)
+    partitions = -(-scene.rows // (scene.config.run.partition_rows or scene.rows))
     names = " → ".join("+".join(stage.names) for stage in stages)
     _heading(console, f"Two instances run {names} over {partitions} partitions")
     ledger = Ledger()
@@ -155,14 +155,15 @@ def _claims(claimed: Sequence[Claimed], stages: Sequence[str], death: Death | No
     for name in ("partition", "claimed by", "token", "began with"):
         table.add_column(name, justify="right" if name == "token" else "left")
     for each in claimed:
-        first = each.resumed_at or 0
+        first = each.resumed_at
         owners = Text(" → ").join(
             Text(f"{owner} 💀" if death and owner == death.instance and n + 1 < len(each.owners) else owner)
             for n, owner in enumerate(each.owners)
         )
-        began = (
-            f"stage {first} ({stages[first]}), from its checkpoint" if first else "stage 0, from the input"
-        )
+        if first:
+            began = f"stage {first} ({stages[first]}), from its checkpoint"
+        else:
+            began = "its key range, from the exchange" if each.partition.phase else "stage 0, from the input"
         style = "bold" if len(each.owners) > 1 else "dim"
         table.add_row(str(each.partition), owners, " → ".join(map(str, each.tokens)), began, style=style)
     return table

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from demo.killing import Death
 from penstock.batch.runner.events import Event
-from penstock.core.ranges import Range
+from penstock.core.ranges import PartitionName
 
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
     """The life of one partition: who had it, under which tokens, and how it was finished."""
 
-    partition: Range
+    partition: PartitionName
     owners: tuple[str, ...]
     tokens: tuple[int, ...]
     resumed_at: int | None
@@ -39,14 +39,14 @@ class Recomputed:
 
 
 def lives(events: Sequence[Event]) -> list[Claimed]:
-    """Every partition that was claimed, in row order."""
-    found: dict[Range, list[Event]] = {}
+    """Every partition that was claimed, phase by phase."""
+    found: dict[PartitionName, list[Event]] = {}
     for event in events:
-        found.setdefault(event.partition, []).append(event)
-    return [_life(partition, found[partition]) for partition in sorted(found, key=lambda r: r.begin)]
+        found.setdefault(event.name, []).append(event)
+    return [_life(partition, found[partition]) for partition in sorted(found)]
 
 
-def _life(partition: Range, events: Sequence[Event]) -> Claimed:
+def _life(partition: PartitionName, events: Sequence[Event]) -> Claimed:
     claims = [e for e in events if e.kind == "claimed"]
     last = claims[-1].token
     resumed = [e.stage for e in events if e.kind == "resumed" and e.token == last]
@@ -65,7 +65,9 @@ def recomputed(claimed: Sequence[Claimed], death: Death, stages: int) -> Recompu
     With a checkpoint after every stage that is, for each claim in flight, the one stage that it was
     at. Stages after that one had not begun: whoever runs them runs them for the first time.
     """
-    saved = {v.range: max((c.stage + 1 for c in v.checkpoints), default=0) for v in death.held}
+    saved = {
+        PartitionName(0, v.range): max((c.stage + 1 for c in v.checkpoints), default=0) for v in death.held
+    }
     as_expected = all(
         (c.resumed_at or 0) == saved[c.partition] and len(c.owners) == 2
         if c.partition in saved
@@ -74,8 +76,9 @@ def recomputed(claimed: Sequence[Claimed], death: Death, stages: int) -> Recompu
     )
     return Recomputed(
         claims=len(saved),
-        rows=sum(partition.rows for partition in saved),
-        reused=sum(partition.rows * done for partition, done in saved.items()),
-        total=sum(c.partition.rows for c in claimed) * stages,
+        rows=sum(partition.range.rows for partition in saved),
+        reused=sum(partition.range.rows * done for partition, done in saved.items()),
+        # Later phases have key ranges, with the same rows once more.
+        total=sum(c.partition.range.rows for c in claimed if not c.partition.phase) * stages,
         as_expected=as_expected,
     )

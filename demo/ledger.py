@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 
 from penstock.batch.runner.events import Event
-from penstock.core.ranges import Range
+from penstock.core.ranges import PartitionName
 
 
 class Ledger:
@@ -15,7 +15,7 @@ class Ledger:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._events: list[Event] = []
-        self._held: dict[str, dict[Range, int]] = {}
+        self._held: dict[str, dict[PartitionName, int]] = {}
         self._done: Counter[str] = Counter()
 
     def __call__(self, event: Event) -> None:
@@ -23,14 +23,14 @@ class Ledger:
             self._events.append(event)
             held = self._held.setdefault(event.instance, {})
             if event.kind == "claimed":
-                held[event.partition] = 0
+                held[event.name] = 0
             elif event.kind == "resumed":
-                held[event.partition] = event.stage or 0
+                held[event.name] = event.stage or 0
             elif event.kind == "stage":
-                held[event.partition] = (event.stage or 0) + 1
+                held[event.name] = (event.stage or 0) + 1
             elif event.kind in ("acked", "lost", "failed", "poisoned", "released"):
-                held.pop(event.partition, None)
-                self._done[event.instance] += event.kind == "acked"
+                held.pop(event.name, None)
+                self._done[event.instance] += event.kind == "acked" and not event.phase
 
     @property
     def events(self) -> list[Event]:
@@ -39,7 +39,7 @@ class Ledger:
 
     @property
     def done(self) -> int:
-        """Partitions that are published."""
+        """Row ranges that are published; key ranges follow, and how many is known when all are."""
         with self._lock:
             return self._done.total()
 
@@ -47,7 +47,7 @@ class Ledger:
         with self._lock:
             return self._done[instance]
 
-    def held(self, instance: str) -> dict[Range, int]:
+    def held(self, instance: str) -> dict[PartitionName, int]:
         """The partitions that an instance works on, with the stages that are behind each."""
         with self._lock:
             return dict(self._held.get(instance, {}))

@@ -27,6 +27,8 @@ storage = "storage"
 partition_rows = {partition_rows}
 lease_ttl = "3s"
 checkpoint = "every-stage"
+# So few rows would be exchanged in memory, by one claim.
+small_bytes = 0
 
 [spark]
 master = "local[1]"

@@ -44,11 +44,9 @@ class Screen(ABC):
 
     def tell(self, event: Event) -> None:
         if event.kind == "resumed":
-            self.say(
-                f"{event.instance} takes over {event.partition} and goes on with stage {event.stage}", "cyan"
-            )
+            self.say(f"{event.instance} takes over {event.name} and goes on with stage {event.stage}", "cyan")
         elif event.kind in ("lost", "failed", "poisoned", "set-aside"):
-            self.say(f"{event.instance}: {event.partition} {event.kind}: {event.message}", "yellow")
+            self.say(f"{event.instance}: {event.name} {event.kind}: {event.message}", "yellow")
 
     @abstractmethod
     def look(self) -> None:
@@ -61,9 +59,9 @@ class Lines(Screen):
     def tell(self, event: Event) -> None:
         super().tell(event)
         if event.kind == "acked":
-            self.say(
-                f"{event.instance} finished {event.partition}  ({self.ledger.done} of {self.partitions})"
-            )
+            count = "" if event.phase else f"  ({self.ledger.done} of {self.partitions})"
+            what = "key range " if event.phase else ""
+            self.say(f"{event.instance} finished {what}{event.name}{count}")
 
     def look(self) -> None:
         """Everything was said when it happened."""

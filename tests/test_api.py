@@ -10,6 +10,7 @@ import pytest
 import penstock
 
 EXPORTED = [
+    "Auto",
     "Dataset",
     "EveryNStages",
     "EveryStage",

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from pyarrow import flight
 
 from bench import __main__ as command
 from bench import gateway, report, streams
+from bench.exchange import data as exchange_data
 from bench.gateway import clients, flights, overhead, trades
 from bench.gateway.clients import Libpq
 from bench.gateway.processes import stored
 from bench.lab import Lab
-from bench.measuring import compare
+from bench.measuring import compare, say_if_busy
 from bench.peers import Environment, PeerMissing
 from bench.results import Result
 from bench.scenarios import Scenario
@@ -130,6 +133,26 @@ def test_an_unknown_scenario_is_refused_with_those_there_are() -> None:
 
 def test_the_scenarios_of_the_batch_side() -> None:
     assert [scenario.key for scenario in command.known()["batch"]] == list("abcdef")
+    assert [scenario.key for scenario in command.known()["exchange"]] == list("abcde")
+
+
+def test_a_hot_account_has_its_share_of_the_trades(tmp_path: Path) -> None:
+    def largest(folder: Path) -> float:
+        owners = pq.read_table(folder)["account"].value_counts().field("counts").to_numpy()
+        return float(owners.max() / owners.sum())
+
+    assert largest(exchange_data.trades(tmp_path, 10_000)) < 0.01
+    assert largest(exchange_data.trades(tmp_path, 10_000, hot=True)) == pytest.approx(0.3, abs=0.02)
+
+
+def test_a_busy_machine_is_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.9, 0.0, 0.0))
+    say_if_busy()
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(os, "getloadavg", lambda: (3.1, 0.0, 0.0))
+    say_if_busy()
+    assert "busy: a load of 3.1 on 2 cores" in capsys.readouterr().err
 
 
 def test_rows_are_the_same_wherever_a_poll_begins() -> None:

@@ -129,7 +129,7 @@ def _left(place: Place) -> tuple[float, list[PartitionView]]:
     """The partitions that the dead instance had touched, once its lease is over; seconds until then."""
     began = time.monotonic()
     with ps.open_store(place.store) as store:
-        board = runs.board(store, PIPELINE.name)
+        board = runs.boards(store, runs.load(store, PIPELINE.name))[0]
         while any(view.alive for view in board.partitions({PartitionState.CLAIMED}, touched=True)):
             time.sleep(0.05)
         waited = time.monotonic() - began

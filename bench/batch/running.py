@@ -27,11 +27,11 @@ def penstock(
     source: Path,
     pipeline: ps.Pipeline,
     *,
-    rows: int,
+    rows: int | None,
     checkpoint: ps.EveryStage | ps.Never,
     **options: Any,
 ) -> ps.Report:
-    """Register the input with partitions of ``rows`` rows and run the pipeline over it."""
+    """Register the input with partitions of ``rows`` rows, or of the default size, and run the pipeline."""
     with ps.open_store(place.store) as store:
         storage = ps.Storage(place.storage)
         schema = trades.Trades.input_schema()
@@ -96,14 +96,21 @@ def summary(rows: DataFrame) -> Summary:
 
 
 def measured_penstock(
-    lab: Lab, pipeline: ps.Pipeline, outputs: Outputs, *, rows: int, checkpoint: ps.EveryStage | ps.Never
+    lab: Lab,
+    pipeline: ps.Pipeline,
+    outputs: Outputs,
+    *,
+    rows: int | None,
+    checkpoint: ps.EveryStage | ps.Never,
+    source: Path | None = None,
 ) -> Callable[[], float]:
     """A measurement of a whole run, the registration of its input included."""
+    trades = source or lab.trades()
 
     def measure() -> float:
         with lab.place(f"{pipeline.name}-{checkpoint}") as place:
             seconds = timed(
-                lambda: penstock(lab.spark, place, lab.trades(), pipeline, rows=rows, checkpoint=checkpoint)
+                lambda: penstock(lab.spark, place, trades, pipeline, rows=rows, checkpoint=checkpoint)
             )
             outputs.add(pipeline.name, output(lab.spark, place, pipeline))
             return seconds
@@ -112,13 +119,17 @@ def measured_penstock(
 
 
 def measured_plain(
-    lab: Lab, script: Callable[[SparkSession, Path, Place], None], outputs: Outputs
+    lab: Lab,
+    script: Callable[[SparkSession, Path, Place], None],
+    outputs: Outputs,
+    source: Path | None = None,
 ) -> Callable[[], float]:
     """A measurement of a plain script."""
+    trades = source or lab.trades()
 
     def measure() -> float:
         with lab.place(script.__name__) as place:
-            seconds = timed(lambda: script(lab.spark, lab.trades(), place))
+            seconds = timed(lambda: script(lab.spark, trades, place))
             outputs.add(script.__name__, lab.spark.read.parquet(str(place.path / "output")))
             return seconds
 

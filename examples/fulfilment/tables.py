@@ -20,7 +20,7 @@ class Item(Table):
 
 
 class Orders(Table):
-    """Input, cut into partitions: what customers ordered."""
+    """Input, large: what customers ordered."""
 
     order_id: int
     customer_id: int
@@ -30,7 +30,7 @@ class Orders(Table):
 
 
 class Products(Table):
-    """Input, whole: what can be ordered, where it lies, and how many of it one order may have."""
+    """Input, small: what can be ordered, where it lies, and how many of it one order may have."""
 
     sku: str
     price: Money
@@ -40,7 +40,7 @@ class Products(Table):
 
 
 class Customers(Table):
-    """Input, whole: who orders."""
+    """Input, small: who orders."""
 
     customer_id: int
     country: str

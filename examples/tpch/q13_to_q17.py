@@ -141,7 +141,7 @@ def top_supplier(supplier_revenues: DataFrame, supplier: DataFrame) -> DataFrame
     most = supplier_revenues.agg(F.max("total_revenue").alias("most"))
     top = supplier_revenues.crossJoin(most).where(F.col("total_revenue") == F.col("most"))
     found = supplier.join(top, F.col("s_suppkey") == F.col("supplier_no"))
-    return found.select(*TopSupplier.__fields__).orderBy("s_suppkey")
+    return found.select(*TopSupplier.arrow_schema().names).orderBy("s_suppkey")
 
 
 q15 = Pipeline(
@@ -193,7 +193,7 @@ def part_offers(partsupp: DataFrame, part: DataFrame, supplier: DataFrame) -> Da
     return (
         partsupp.join(chosen, F.col("ps_partkey") == F.col("p_partkey"))
         .join(complaints, F.col("ps_suppkey") == F.col("s_suppkey"), "left_anti")
-        .select(*PartOffers.__fields__)
+        .select("p_brand", "p_type", "p_size", "ps_suppkey")
     )
 
 

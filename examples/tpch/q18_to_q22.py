@@ -57,7 +57,7 @@ def large_orders(orders: DataFrame, lineitem: DataFrame) -> DataFrame:
 @transform(reads=[LargeOrders, Customer.c_custkey, Customer.c_name], writes=NamedOrders)
 def named_orders(large_orders: DataFrame, customer: DataFrame) -> DataFrame:
     joined = large_orders.join(customer, F.col("o_custkey") == F.col("c_custkey"))
-    return joined.select(*NamedOrders.__fields__)
+    return joined.select(*NamedOrders.arrow_schema().names)
 
 
 @transform(reads=NamedOrders, writes=LargeVolumeCustomers)

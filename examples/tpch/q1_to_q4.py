@@ -141,7 +141,7 @@ def cheapest_offers(
         .join(european, F.col("ps_suppkey") == F.col("s_suppkey"))
         .withColumn("lowest", lowest)
         .where(F.col("ps_supplycost") == F.col("lowest"))
-        .select(*CheapestOffers.__fields__)
+        .select(*CheapestOffers.arrow_schema().names)
     )
 
 
@@ -190,7 +190,9 @@ class UnshippedOrders(ShippingPriority):
 def building_orders(customer: DataFrame, orders: DataFrame) -> DataFrame:
     building = customer.where(F.col("c_mktsegment") == "BUILDING")
     early = orders.where(F.col("o_orderdate") < date(1995, 3, 15))
-    return early.join(building, F.col("o_custkey") == F.col("c_custkey")).select(*BuildingOrders.__fields__)
+    return early.join(building, F.col("o_custkey") == F.col("c_custkey")).select(
+        "o_orderkey", "o_orderdate", "o_shippriority"
+    )
 
 
 @transform(

@@ -141,7 +141,7 @@ def returning_customers(returned_orders: DataFrame, customer: DataFrame, nation:
     return (
         customer.join(by_customer, F.col("c_custkey") == F.col("o_custkey"))
         .join(nation, F.col("c_nationkey") == F.col("n_nationkey"))
-        .select(*ReturningCustomers.__fields__)
+        .select(*ReturningCustomers.arrow_schema().names)
     )
 
 

@@ -29,7 +29,7 @@ class Trades(Table):
 
 
 class Positions(Table):
-    """What the trades of one partition add to a position; the sum over all partitions is the position."""
+    """What an account holds of a symbol."""
 
     account: str
     symbol: str

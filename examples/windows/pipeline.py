@@ -2,9 +2,8 @@
 
 Each arrow is a stage, with a checkpoint between any two.
 
-A logger writes one row a second for each sensor, empty where the sensor said nothing, sensor after
-sensor. With 86,400 rows to a partition, a partition is one day of one sensor and no window crosses
-from one into the next.
+A logger writes one row a second for each sensor, empty where the sensor said nothing. However its files are
+cut, a window sees all rows of its sensor: Penstock brings them together before the first window.
 """
 
 from __future__ import annotations

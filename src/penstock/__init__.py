@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         transform,
     )
     from penstock.batch.runner import (
+        Auto,
         EveryNStages,
         EveryStage,
         Never,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Auto": "penstock.batch.runner",
     "Dataset": "penstock.batch.pipeline",
     "EveryNStages": "penstock.batch.runner",
     "EveryStage": "penstock.batch.runner",
@@ -80,6 +82,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Auto",
     "Dataset",
     "EveryNStages",
     "EveryStage",

@@ -14,7 +14,7 @@ import hashlib
 import os
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -189,6 +189,20 @@ class Storage:
         except FileNotFoundError:  # a file system with real folders
             filesystem.create_dir(target.rpartition("/")[0], recursive=True)
             filesystem.copy_file(full, target)
+
+    def move(self, files: Sequence[tuple[str, str]]) -> None:
+        """Give new files, which nothing refers to yet, other names. Only on a local disk.
+
+        The names last once each file is sealed.
+        """
+        places = [(self._place(path), self._place(to)) for path, to in files]
+        folders = {to.parent for _, to in places}
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
+        for path, to in places:
+            path.rename(to)
+        for above in {folder.parent for folder in folders}:
+            sync_folder(above, missing_ok=True)
 
     def folders(self, prefix: str) -> tuple[str, ...]:
         """The names of the folders right below ``prefix``, sorted."""

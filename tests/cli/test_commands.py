@@ -61,9 +61,15 @@ def test_plan_of_a_pipeline_that_never_ran(project: Cli) -> None:
         ["value"],
         ["volumes"],
     ]
-    assert [s["checkpoint"] for s in plan["pipeline"]["stages"]] == [True, True, False]
+    assert [s["checkpoint"] for s in plan["pipeline"]["stages"]] == [True, False, False]
+    assert [(p["cut"], p["stages"]) for p in plan["pipeline"]["phases"]] == [
+        ("rows of trades", [0, 1]),
+        ("keys trades.symbol", [2]),
+    ]
     text = project("plan", "trades.py", "--checkpoint", "every:2").stdout
-    assert text.count("checkpoint:") == 1
+    assert "checkpoint:" not in text
+    assert "because volumes: brings rows together by trades.symbol" in text
+    assert "exchange to phase 1: trades(notional, symbol) by symbol" in text
     assert "trades.py:" in text
     assert not (project.folder / ".penstock").exists()
 
@@ -71,7 +77,9 @@ def test_plan_of_a_pipeline_that_never_ran(project: Cli) -> None:
 def test_plan_of_a_run_in_progress(run: Cli) -> None:
     plan = run.json("plan", "trades.py")["run"]
     assert plan["untouched"] == 1
-    assert plan["code_changed"][0] == "code of stage 0 (validate) changed"
+    # The run was begun before anything was exchanged, and its input is small.
+    assert "rows were cut by row ranges alone, and are by everything" in plan["code_changed"][0]
+    assert plan["code_changed"][1] == "code of stage 0 (validate) changed"
     assert {p["state"] for p in plan["partitions"]} == {"completed", "poisoned", "claimed"}
     text = run("plan", "trades.py").stdout
     assert "1 partition not begun" in text

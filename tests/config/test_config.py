@@ -144,7 +144,7 @@ def test_spark_settings_are_text_with_or_without_quotes(project: Path) -> None:
         ("[run]\nclaims = 0", "of at least 1", None),
         ("[run]\nlease_ttl = 'soon'", "must be a time", None),
         ("[run]\nlease_ttl = 0", "must be a time", None),
-        ("[run]\ncheckpoint = 'every:0'", "every-stage, every:N or none", None),
+        ("[run]\ncheckpoint = 'every:0'", "every-stage, every:N, auto or none", None),
         ("[run]\ncheckpoint_compression = 'gzip'", "auto, none, lz4 or zstd", None),
         ("[run]\nrenew_every = 10", "not shorter than run.lease_ttl", "third"),
         ("[cluster]\nlease_tll = 3", "unknown key cluster.lease_tll", "cluster.lease_ttl"),

@@ -17,6 +17,11 @@ import duckdb
 import pytest
 
 import penstock as ps
+from penstock.batch.inputs import Input
+from penstock.batch.pipeline.check import check_pipeline
+from penstock.batch.pipeline.execute import resources_by_stage
+from penstock.batch.pipeline.needs import cut_pipeline
+from penstock.batch.pipeline.phases import ByKeys, ByRows, Phases
 from penstock.control.claims import Board
 from penstock.project import load, load_pipeline
 from tests.examples.support import EXAMPLES
@@ -27,12 +32,13 @@ if TYPE_CHECKING:
 
 SCALE = "0.01"
 FILE = EXAMPLES / "tpch" / "queries.py"
+README = EXAMPLES / "tpch" / "README.md"
 TEXTS = Path(__file__).parents[1] / "sql" / "tpch"
 PARTITION_ROWS = {"lineitem": 25_000, "orders": 8_000, "customer": 800, "part": 1_200, "partsupp": 5_000}
 """Two or three partitions of each input that is not small."""
 NAMES = [f"q{number}" for number in range(1, 23)]
-ALONE = ("q3", "q6", "q13", "q21")
-"""An inner join by two keys, sums of each partition, a left join, and joins of a table with itself."""
+ALONE = ("q3", "q6", "q13")
+"""Joins by two keys one after the other, sums of each partition, and a left join."""
 CONFIG = ps.RunnerConfig(instance="here", small_bytes=0, whole_bytes=50_000)
 """Suppliers, nations and regions are given whole, as at scale factor 10 with the default settings."""
 
@@ -49,10 +55,11 @@ class Data:
         self.store = ps.open_store(f"sqlite:///{path}/store.db")
         self.storage = ps.Storage(path / "storage")
         self.duck = duckdb.connect()
+        self.inputs: dict[str, Input] = {}
         for table in load_pipeline(f"{FILE}:tpch").inputs:
             name = table.__table_name__
             file = f"{path / name}.parquet"
-            ps.register(
+            self.inputs[name] = ps.register(
                 None,
                 self.store,
                 self.storage,
@@ -124,3 +131,34 @@ def test_rows_are_cut_into_several_partitions_and_key_ranges(data: Data, answere
     for number, phase in enumerate(answered.run.every_phase):
         parts = Board.open(data.store, answered.run.place(number)).summary().total.partitions
         assert (parts == 1) == (phase.cut == "everything"), (phase, parts)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_readme_tells_how_it_is_cut(data: Data, spark: SparkSession, name: str) -> None:
+    pipeline = load_pipeline(f"{FILE}:{name}")
+    checked = check_pipeline(spark, pipeline, resources_by_stage(pipeline.stages, pipeline.resources, {}))
+    sizes = {t: registered.size for t, registered in data.inputs.items() if t in _inputs(pipeline)}
+    phases = cut_pipeline(pipeline, checked, sizes, small=CONFIG.whole_bytes, as_one=CONFIG.small_bytes)
+    assert _told(name, phases) in README.read_text().splitlines()
+
+
+def _inputs(pipeline: ps.Pipeline) -> set[str]:
+    return {t.__table_name__ for t in pipeline.inputs}
+
+
+def _told(name: str, phases: Phases) -> str:
+    """The line of the README's table for a query."""
+    rows, keys, everything = [], [], []
+    for phase in phases:
+        named = ", ".join(f"`{n}`" for stage in phase.stages for n in stage.names)
+        whole = f" with all of {', '.join(sorted(phase.whole))}" if phase.whole else ""
+        if isinstance(phase.partitioning, ByRows):
+            rows.append(f"{phase.partitioning.table}: {named}" if named else phase.partitioning.table)
+        elif isinstance(phase.partitioning, ByKeys):
+            columns = phase.partitioning.columns
+            key = " = ".join(" + ".join(columns[table]) for table in sorted(columns))
+            keys.append(f"{key}: {named}{whole}")
+        else:
+            everything.append(named)
+    cells = (name[1:], ", ".join(rows), "; ".join(keys), ", ".join(everything))
+    return f"| {' | '.join(cells)} |".replace("|  |", "| |")

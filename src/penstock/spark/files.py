@@ -6,10 +6,10 @@ same job: what a lost or repeated attempt left behind is never listed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import pyarrow as pa
 
@@ -24,6 +24,7 @@ from penstock.storage import FileRecord, FileWriter, Storage
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+T = TypeVar("T")
 Format = Literal["arrow", "parquet"]
 Compression = Literal["auto", "none", "lz4", "zstd"]
 
@@ -45,15 +46,44 @@ def write(
     Tasks without rows write no file. A DataFrame goes to Parquet through Spark's own writer, since
     the rows are in the JVM already; everything else is written where the batches are.
     """
+    return sum(write_each(spark, flow, storage, (folder,), format=format, compression=compression), ())
+
+
+def write_each(
+    spark: SparkSession,
+    flow: Flow,
+    storage: Storage,
+    folders: Sequence[str],
+    *,
+    format: Format,  # noqa: A002
+    compression: Compression = "auto",
+) -> list[tuple[FileRecord, ...]]:
+    """As `write`, with a folder for each task of the flow, or one for all; what there is below each."""
     try:
         if format == "parquet" and flow.in_jvm and storage.local:
-            return jvm_parquet.write(spark, flow, storage, folder)
-        task = _Writer(storage, folder, format, codec(spark, storage, compression), flow.schema)
-        return records.collected(flow.run(spark, (task,), records.SCHEMA).collect())
+            found = jvm_parquet.write(spark, flow, storage, folders)
+        else:
+            to = tuple(folders)
+            task = _Writer(storage, to, format, codec(spark, storage, compression), flow.schema)
+            found = records.numbered(flow.run(spark, (task,), records.SCHEMA).collect())
     except PenstockError:
         raise
     except Exception as error:
         raise decode(error) from error
+    return by_folder(found, len(folders))
+
+
+def folder_of(folders: Sequence[str], task: int) -> str:
+    """Where a task writes to, if each has a folder, or all have one."""
+    return folders[task if len(folders) > 1 else 0]
+
+
+def by_folder(written: Iterable[tuple[int, T]], folders: int) -> list[tuple[T, ...]]:
+    """What tasks have written, each to its folder, by the number of the folder."""
+    found: list[list[T]] = [[] for _ in range(folders)]
+    for task, each in written:
+        found[task if folders > 1 else 0].append(each)
+    return [tuple(each) for each in found]
 
 
 def verify(spark: SparkSession, storage: Storage, written: Sequence[FileRecord]) -> None:
@@ -108,7 +138,7 @@ class _Writer:
     """A step that writes the batches of its task to one file and yields that file's record."""
 
     storage: Storage
-    folder: str
+    folders: tuple[str, ...]
     format: Format
     codec: str | None
     schema: pa.Schema
@@ -121,7 +151,7 @@ class _Writer:
             return
         context = TaskContext.get()
         part, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
-        path = f"{self.folder}/part-{part:05d}-{attempt}.{self.format}"
+        path = f"{folder_of(self.folders, part)}/part-{part:05d}-{attempt}.{self.format}"
         with self.storage.create(path) as sink:
             rows = self._write(sink, first, batches)
         yield records.batch([(part, sink.record(path, rows))])

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from penstock.spark.faults import carried
 from penstock.spark.fitting import fit
+from penstock.spark.worker import settle
 from penstock.types.spark import spark_schema
 
 if TYPE_CHECKING:
@@ -32,6 +33,21 @@ class ScanSplit(Protocol):
     def rows(self) -> int: ...
 
     def batches(self) -> Batches: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Splits:
+    """Several splits, or none, that one task reads one after the other."""
+
+    splits: tuple[ScanSplit, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(split.rows for split in self.splits)
+
+    def batches(self) -> Batches:
+        for split in self.splits:
+            yield from split.batches()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +121,9 @@ class Flow:
         if self.in_jvm:
             return self.origin  # type: ignore[return-value]
         if isinstance(self.origin, Scan) and self.origin.native and not self.steps:
-            return self.origin.native(spark, self.schema.names)
-        frame = self.run(spark, (), self.schema)
+            frame = self.origin.native(spark, self.schema.names)
+        else:
+            frame = self.run(spark, (), self.schema)
         return frame.hint(self.origin.hint) if isinstance(self.origin, Scan) and self.origin.hint else frame
 
     def run(self, spark: SparkSession, after: Sequence[Step], schema: pa.Schema) -> DataFrame:
@@ -127,6 +144,7 @@ class _Task:
     splits: tuple[ScanSplit, ...] | None = None
 
     def __call__(self, batches: Batches) -> Batches:
+        settle()
         with carried("task"):
             if self.splits is not None:
                 batches = _read(self.splits, batches)

@@ -8,6 +8,7 @@ found in the footers, where it costs nothing; only nested types need an expressi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
+_PART = re.compile(r"part-(\d+)-")
 # Spark's local file system puts a checksum file beside each file. Ours is in the record.
 _NO_CRC_FILES = {
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
@@ -37,15 +39,35 @@ _NO_CRC_FILES = {
 }
 
 
-def write(spark: SparkSession, flow: Flow, storage: Storage, folder: str) -> tuple[FileRecord, ...]:
-    """Write a flow whose rows are in the JVM below ``folder``; files without rows are left out."""
+def write(
+    spark: SparkSession, flow: Flow, storage: Storage, folders: Sequence[str]
+) -> list[tuple[int, FileRecord]]:
+    """Write a flow whose rows are in the JVM, with the number of the task that wrote each file.
+
+    There is a folder for each task, or one for all. Files without rows are left out.
+    """
     guarded = _guarded(flow.frame(spark), flow.schema, flow.table)
-    place = for_spark(storage.location(folder))
+    first = folders[0]
+    place = for_spark(storage.location(first))
     guarded.write.mode("error").options(**_NO_CRC_FILES).parquet(place)
-    paths = [path for path, _ in storage.list(folder) if path.endswith(".parquet")]
+    paths = [path for path, _ in storage.list(first) if path.endswith(".parquet")]
     if not paths:  # Spark writes a file even where there are no rows
         raise CorruptFile(f"Spark wrote to {place}, but nothing can be seen there from this machine")
-    return tuple(r for r in _sealed(spark, storage, paths, flow) if r.rows)
+    tasks = [_task(path) for path in paths]
+    if len(folders) > 1:
+        moved = [f"{folders[n]}/{path.rpartition('/')[2]}" for n, path in zip(tasks, paths, strict=True)]
+        storage.move([both for both in zip(paths, moved, strict=True) if both[0] != both[1]])
+        paths = moved
+    sealed = zip(tasks, _sealed(spark, storage, paths, flow), strict=True)
+    return [(task, record) for task, record in sealed if record.rows]
+
+
+def _task(path: str) -> int:
+    """The number of the task that wrote a file: Spark's names have it."""
+    found = _PART.match(path.rpartition("/")[2])
+    if found is None:
+        raise CorruptFile(f"{path} is not named as Spark names files")
+    return int(found[1])
 
 
 def _sealed(spark: SparkSession, storage: Storage, paths: Sequence[str], flow: Flow) -> Sequence[FileRecord]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock.spark.faults import carried, decode
 from penstock.spark.flow import Batches
 from penstock.spark.session import parallelism
+from penstock.spark.worker import settle
 from penstock.storage import FileRecord
 from penstock.types.spark import spark_schema
 
@@ -34,10 +35,15 @@ def batch(records: Sequence[tuple[int, FileRecord]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
 
 
+def numbered(rows: Iterable[Row]) -> list[tuple[int, FileRecord]]:
+    """What all tasks handed over, with their numbers, in the order of these."""
+    ordered = sorted(rows, key=lambda r: r["part"])
+    return [(r["part"], FileRecord(r["path"], r["rows"], r["bytes"], r["sha256"])) for r in ordered]
+
+
 def collected(rows: Iterable[Row]) -> tuple[FileRecord, ...]:
     """What all tasks handed over, in the order of their numbers."""
-    ordered = sorted(rows, key=lambda r: r["part"])
-    return tuple(FileRecord(r["path"], r["rows"], r["bytes"], r["sha256"]) for r in ordered)
+    return tuple(record for _, record in numbered(rows))
 
 
 def on_executors(
@@ -62,6 +68,7 @@ class _ForEach:
     items: tuple[Any, ...]
 
     def __call__(self, seeds: Batches) -> Batches:
+        settle()
         with carried("task"):
             for seed in seeds:
                 numbers = seed.column(0).to_pylist()

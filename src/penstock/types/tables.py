@@ -118,6 +118,10 @@ class Field:
     def __repr__(self) -> str:
         return f"<field {self} {self.type}{' or null' if self.nullable else ''}>"
 
+    def desc(self) -> Descending:
+        """The field, for an order that begins with its largest values: ``order_by=[Trades.price.desc()]``."""
+        return Descending(self)
+
     @property
     def arrow(self) -> pa.Field:
         return pa.field(self.name, self.type, self.nullable)
@@ -126,6 +130,16 @@ class Field:
     def read(self) -> pa.Field:
         """As `arrow`, with what reading has to know."""
         return self.arrow.with_metadata({ZONE: self.zone.encode()}) if self.zone else self.arrow
+
+
+@dataclass(frozen=True, slots=True)
+class Descending:
+    """A field whose largest values come first."""
+
+    field: Field
+
+    def __repr__(self) -> str:
+        return f"{self.field!r}.desc()"
 
 
 class TableMeta(type):

@@ -7,38 +7,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.batch.exchange.both import Case
+from tests.batch.exchange.query_text import KEYS, Query, alike, both_read
 from tests.batch.exchange.random_rows import NAMES, TABLES
 
-KEYS = ("int", "text", "float", "decimal(10,2)", "decimal(12,4)", "date", "bool", "timestamp", "binary")
 _NUMBERS = ("int", "float", "decimal(10,2)", "decimal(12,4)")
 _ORDERED = ("int", "text", "date", "timestamp", "decimal(10,2)", "decimal(12,4)")
 _MOST_ROWS = 3000
 _JOINS = ("inner", "left", "right", "full", "semi", "anti")
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """PySpark as text, and the columns that it gives, by their types. ``rows`` guesses at how many."""
-
-    code: str
-    columns: Mapping[str, str]
-    rows: float
-    unique: str = ""
-    """A column without two equal values."""
-    reads: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The fields of each table that are read."""
-
-    def then(self, step: str, columns: Mapping[str, str] | None = None, **changed: object) -> Query:
-        made = replace(self, code=f"{self.code}{step}", columns=columns or self.columns)
-        made = replace(made, **changed)  # type: ignore[arg-type]
-        return made if made.unique in made.columns else replace(made, unique="")
-
-    def of(self, *kinds: str) -> list[str]:
-        return [name for name, kind in self.columns.items() if kind in kinds]
 
 
 class Maker:
@@ -48,6 +26,11 @@ class Maker:
         self.rng = rng
         self.sizes = sizes
         self._names = 0
+        # Few keys in all, so that many queries share an exchange.
+        self._pools = {
+            name: rng.sample([c for c in table.__fields__ if c not in ("id", "n")], k=3)
+            for name, table in TABLES.items()
+        }
 
     def query(self) -> Query:
         self._names = 0
@@ -62,7 +45,7 @@ class Maker:
     def _table(self) -> Query:
         name = self.rng.choice(["a", "a", "b", "b", "c"])
         kinds = {f.name: NAMES.get(f.type, "texts") for f in TABLES[name].__fields__.values()}
-        chosen = {"id", "n", *self.rng.sample([c for c in kinds if c not in ("id", "n")], k=3)}
+        chosen = {"id", "n", *self._pools[name]}
         columns = {c: kinds[c] for c in kinds if c in chosen}
         picked = ", ".join(map(repr, columns))
         return Query(f"{name}.select({picked})", columns, self.sizes[name], "id", {name: frozenset(columns)})
@@ -222,12 +205,12 @@ class Maker:
         columns = dict(left.columns)
         if how not in ("semi", "anti"):
             columns |= {c: kind for c, kind in other.columns.items() if c not in named}
-        reads = _both_read(left, right)
+        reads = both_read(left, right)
         rows = left.rows if how in ("semi", "anti") else left.rows * right.rows / 3
         return left.then(f'.join({other.code}, {on}, "{how}")', columns, unique="", rows=rows, reads=reads)
 
     def _condition(self, left: Query, right: Query) -> str:
-        pairs = _alike(left, right)
+        pairs = alike(left, right)
         if self.rng.random() < 0.15:  # a key that Spark casts
             pairs = [
                 (a, b)
@@ -249,7 +232,7 @@ class Maker:
         return f'F.expr("{" and ".join(some)}")'
 
     def combine(self, left: Query, right: Query) -> Query:
-        pairs = _alike(left, right)
+        pairs = alike(left, right)
         chosen = dict(self.rng.sample(pairs, min(len(pairs), self.rng.randint(1, 3))))
         if not chosen:
             return self.join(left, right)
@@ -259,21 +242,10 @@ class Maker:
         names = {a: self.name() for a in chosen}
         one = ", ".join(f"F.col('{a}').alias('{names[a]}')" for a in chosen)
         other = ", ".join(f"F.col('{b}').alias('{names[a]}')" for a, b in chosen.items())
-        reads = _both_read(left, right)
+        reads = both_read(left, right)
         columns = {names[a]: left.columns[a] for a in chosen}
         text = f".select({one}).{how}({right.code}.select({other}))"
         return left.then(text, columns, unique="", reads=reads, rows=left.rows + right.rows)
-
-
-def _alike(left: Query, right: Query) -> list[tuple[str, str]]:
-    """Columns of one type that a key can have."""
-    both = ((a, b) for a in left.columns for b in right.columns if left.columns[a] == right.columns[b])
-    return [(a, b) for a, b in both if left.columns[a] in KEYS]
-
-
-def _both_read(left: Query, right: Query) -> dict[str, frozenset[str]]:
-    nothing = frozenset[str]()
-    return {t: left.reads.get(t, nothing) | right.reads.get(t, nothing) for t in {*left.reads, *right.reads}}
 
 
 STEPS: list[tuple[Callable[[Maker, Query], Query | None], int]] = [

@@ -99,13 +99,13 @@ def in_subquery(a: DataFrame) -> DataFrame:
 
 @trap("everything")
 def correlated_exists(a: DataFrame) -> DataFrame:
-    text = "select id from {a} x where exists (select 1 from {a} y where y.k = x.n and y.id > x.id)"
+    text = "select id from {a} p where exists (select 1 from {a} q where q.k = p.n and q.id > p.id)"
     return a.sparkSession.sql(text, a=a)
 
 
 @trap("everything")
 def scalar_in_a_group(a: DataFrame, b: DataFrame) -> DataFrame:
-    text = "select k, sum(n) + (select max(n) from {b} y where y.k = x.k) m from {a} x group by k"
+    text = "select k, sum(n) + (select max(n) from {b} q where q.k = p.k) m from {a} p group by k"
     return a.sparkSession.sql(text, a=a, b=b)
 
 
@@ -172,7 +172,7 @@ def cached(a: DataFrame) -> DataFrame:
 def in_a_view(a: DataFrame, b: DataFrame) -> DataFrame:
     a.createOrReplaceTempView("one_of_mine")
     b.createOrReplaceTempView("another_of_mine")
-    text = "select x.k, count(*) c from one_of_mine x join another_of_mine y on x.k = y.k group by x.k"
+    text = "select p.k, count(*) c from one_of_mine p join another_of_mine q on p.k = q.k group by p.k"
     return a.sparkSession.sql(text)
 
 
@@ -251,7 +251,7 @@ def merged(a: DataFrame, b: DataFrame) -> DataFrame:
 
 @trap("everything")
 def pairs_of_other_keys(a: DataFrame) -> DataFrame:
-    return a.alias("x").join(a.alias("y"), F.expr("x.k = y.n")).select("x.id", F.col("y.id").alias("other"))
+    return a.alias("p").join(a.alias("q"), F.expr("p.k = q.n")).select("p.id", F.col("q.id").alias("other"))
 
 
 def _collated(collation: str) -> None:

@@ -26,7 +26,9 @@ class Place:
     storage: Storage
     data: Path
 
-    def register(self, source: Any, name: str = "trades", *, rows: int = 10, **more: Any) -> inputs.Input:
+    def register(
+        self, source: Any, name: str = "trades", *, rows: int | None = 10, **more: Any
+    ) -> inputs.Input:
         return inputs.register(None, self.store, self.storage, name, source, partition_rows=rows, **more)
 
     def read(

@@ -71,6 +71,23 @@ def test_something_else_under_a_known_name_is_refused_with_the_difference(place:
     assert inputs.load(place.store, place.storage, "trades") == new
 
 
+def test_without_a_size_partitions_are_whole_files(place: Place) -> None:
+    for name in ("a", "b", "c"):
+        save(sample(30), place.data / f"{name}.parquet")
+    assert place.register(place.data, rows=None).partition_rows == 90
+
+
+def test_what_is_registered_keeps_its_partitions_where_no_size_is_named(place: Place) -> None:
+    path = save(sample(30), place.data / "x.parquet")
+    made = place.register(path, rows=7)
+    assert place.register(path, rows=None) == made
+    assert place.register(path, rows=None, replace=True) == made
+    save(sample(31), path)
+    with pytest.raises(InputChanged) as caught:
+        place.register(path, rows=None)
+    assert "partition_rows" not in str(caught.value)
+
+
 def test_a_lost_file_list_says_how_to_go_on(place: Place) -> None:
     path = save(sample(30), place.data / "x.parquet")
     made = place.register(path)

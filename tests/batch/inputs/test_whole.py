@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +13,10 @@ import penstock as ps
 from penstock.batch.inputs import Whole, whole_files
 from penstock.batch.inputs.model import Input
 from penstock.errors import InputChanged
+from penstock.types.spark import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
 
@@ -50,8 +55,21 @@ def test_not_when_most_of_the_range_is_pieces_of_files(tmp_path: Path) -> None:
 
 
 def test_not_when_a_type_has_to_be_cast(tmp_path: Path) -> None:
-    found = registered(tmp_path, table(0, 10, pa.int32()))
+    found = registered(tmp_path, table(0, 10, pa.uint32()))
     assert whole_files(found, ps.Range(0, 10), SCHEMA) is None
+
+
+def test_narrower_integers_and_other_layouts_of_text_are_read_by_spark(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    rows = table(0, 10, pa.int32())
+    rows = rows.set_column(1, "name", rows["name"].cast(pa.string_view()))
+    found = registered(tmp_path, rows)
+    whole = whole_files(found, ps.Range(0, 10), SCHEMA)
+    assert names(whole) == ["0"]
+    assert whole is not None
+    read = spark.read.schema(spark_schema(SCHEMA)).parquet(*whole.paths).collect()
+    assert sorted(map(tuple, read)) == [(i, f"n{i}") for i in range(10)]
 
 
 def test_not_when_a_required_value_may_be_missing(tmp_path: Path) -> None:

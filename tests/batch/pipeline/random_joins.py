@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from penstock.spark.plan_tree import JoinKind, PlanNode
+from penstock.spark.plans.plan_tree import JoinKind, PlanNode
 from tests.batch.pipeline import random_transforms as single
 from tests.batch.pipeline.random_phases import Plan, Row, Rows, Scene
 from tests.batch.pipeline.random_transforms import (

@@ -19,7 +19,7 @@ from penstock.batch.pipeline.needs import need_of
 from penstock.batch.pipeline.partitioning import Need
 from penstock.batch.pipeline.phases import AsOne, ByKeys, ByRows, Carried, Phase, Phases, derive_phases
 from penstock.batch.pipeline.stages import Bound, bind
-from penstock.spark.plan_tree import JoinKind, PlanNode
+from penstock.spark.plans.plan_tree import JoinKind, PlanNode
 from penstock.types.tables import TableMeta
 
 Row = dict[str, Any]
@@ -35,6 +35,8 @@ class Step:
     transform: Any
     plans: Callable[[], dict[str, Plan]] | None
     """None for one whose plan cannot be had: it says ``by``."""
+    plain: Callable[..., Any] | None = None
+    """What it does with frames, where its own function takes Arrow batches."""
 
 
 @dataclass(slots=True)
@@ -63,14 +65,16 @@ class Scene:
         reads: Sequence[Any],
         writes: Any,
         plans: Callable[[], dict[str, Plan]] | None,
+        plain: Callable[..., Any] | None = None,
         **more: Any,
     ) -> None:
         name = f"t{len(self.steps)}"
         code = f"def {name}({', '.join(tables)}): return function({', '.join(tables)})"
         known: dict[str, Any] = {"function": function}
         exec(code, known)
-        made = ps.transform(reads=reads, writes=writes, name=name, **more)(known[name])
-        self.steps.append(Step(made, plans))
+        declare = ps.arrow_transform if plain else ps.transform
+        made = declare(reads=reads, writes=writes, name=name, **more)(known[name])
+        self.steps.append(Step(made, plans, plain))
 
     def fields(self, table: str, names: Sequence[str]) -> list[Any]:
         return [getattr(self.tables[table], name) for name in names]
@@ -153,6 +157,7 @@ def planned(scene: Scene, inputs: Sequence[str], outputs: Sequence[str], small: 
         [scene.output(t) for t in outputs],
         decide(steps),
         small,
+        orders={},
     )
 
 

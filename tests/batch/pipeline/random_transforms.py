@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import penstock as ps
-from penstock.spark.plan_tree import PlanNode
+from penstock.spark.plans.plan_tree import PlanNode
 from tests.batch.pipeline.random_phases import Plan, Rows, Scene
 
 INPUTS = ("a", "b", "c")

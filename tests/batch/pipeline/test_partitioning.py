@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.batch.pipeline.partitioning import Everything, Keyed, Narrow, Slot, contradiction, needs
-from penstock.spark.plan_tree import JoinKind, PlanNode
+from penstock.batch.pipeline.partitioning import (
+    Everything,
+    Keyed,
+    Narrow,
+    Slot,
+    carried,
+    contradiction,
+    needs,
+)
+from penstock.spark.plans.plan_tree import JoinKind, PlanNode
 
 
 def table(name: str, *fields: str, start: int) -> PlanNode:
@@ -134,6 +142,12 @@ def test_everything_below_may_be_whole() -> None:
     assert needs([asks]) == Everything("a subquery looks at all rows of b")
     assert needs([asks], whole=["b"]) == Narrow("a")
     assert isinstance(needs([replace(asks, subqueries=(PlanNode("everything", "RDD"),))]), Everything)
+
+
+def test_what_is_made_of_whole_tables_carries_nothing() -> None:
+    limit = PlanNode("everything", "limit", (B,), why="limit looks at all rows")
+    assert carried(limit, ("k", "x"), whole=["b"]) == {}
+    assert carried(A, ("k", "x"), whole=["b"]) == {"k": slot("a.k"), "x": slot("a.x")}
 
 
 def test_several_results_agree() -> None:

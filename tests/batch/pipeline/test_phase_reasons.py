@@ -39,7 +39,7 @@ def cut(needs: dict[frozenset[str], Need]) -> Phases:
         return needs[whole], {}
 
     return derive_phases(
-        PIPELINE.bound, PIPELINE.inputs, PIPELINE.outputs, decide, frozenset({"sales", "shops"})
+        PIPELINE.bound, PIPELINE.inputs, PIPELINE.outputs, decide, frozenset({"sales", "shops"}), orders={}
     )
 
 

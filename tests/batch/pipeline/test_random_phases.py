@@ -12,7 +12,7 @@ from tests.batch.pipeline.random_joins import make_scene
 from tests.batch.pipeline.random_phases import Rows, Scene, in_order, in_phases, planned
 from tests.batch.pipeline.random_transforms import FIELDS, INPUTS
 
-SEEDS = 2000
+SEEDS = 1000
 
 
 def rows(rng: random.Random, count: int) -> Rows:
@@ -44,9 +44,11 @@ def test_phases_give_what_the_transforms_give_in_order() -> None:
         check(seed)
 
 
-@pytest.mark.parametrize("seed", [4494])
+@pytest.mark.parametrize("seed", [4494, 41978])
 def test_seeds_that_found_something(seed: int) -> None:
-    """A new table was taken to be cut by a column that its phase had overwritten."""
+    """A new table was taken to be cut by a column that its phase had overwritten; a table that had changed
+    since a phase was planned was taken to enter it by another key than it does.
+    """
     check(seed)
 
 

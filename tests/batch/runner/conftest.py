@@ -135,7 +135,7 @@ class Place:
 
             original = Board.save_checkpoint
             patch.setattr(Board, "save_checkpoint", save)
-            patch.setattr(runner, "_give_slot", lambda: None)
+            patch.setattr(runner, "_give_slots", lambda _: None)
             runner.run()
         self.events.clear()
 

@@ -88,7 +88,7 @@ def test_a_checkpoint_fits_only_the_resources_it_was_made_with(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Board, "save_checkpoint", save)
-        patch.setattr(runner, "_give_slot", lambda: None)
+        patch.setattr(runner, "_give_slots", lambda _: None)
         runner.run(factory)
     monkeypatch.setenv("PENSTOCK_TEST_PLUS", str(plus))
     report = place.runner(pipeline).run(factory)
@@ -114,3 +114,32 @@ def test_a_udf_is_tried_again_as_its_transform_says(place: Place, retry: ps.Retr
     report = place.runner(pipeline, claims=1, max_batches=1, max_failures=1, task_rows=1000).run()
     assert report.ending != "complete"
     assert log.stat().st_size == calls * len(place.seen("claimed"))
+
+
+class Symbols(ps.Table):
+    symbol: str
+    region: str
+
+
+class Placed(ps.Table):
+    id: int
+    region: str
+
+
+def test_a_small_input_is_sent_to_all_tasks_and_not_the_partition(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spark takes what a Python worker reads for a few bytes: it would collect the partition."""
+
+    @ps.transform(reads=[Trades.id, Trades.symbol, Symbols.symbol, Symbols.region], writes=Placed)
+    def placed(trades: DataFrame, symbols: DataFrame) -> DataFrame:
+        made = trades.join(symbols, "symbol").select("id", "region")
+        made.explain()
+        return made
+
+    rows = pa.table({"symbol": [f"S{n}" for n in range(7)], "region": [f"R{n}" for n in range(7)]})
+    ps.register(None, place.store, place.storage, "symbols", rows, table_schema=Symbols.input_schema())
+    made = ps.Pipeline("placed", inputs=[Trades, Symbols], outputs=Placed, transforms=[placed])
+    report = place.runner(made, small_bytes=0, max_batches=1, claims=1).run()
+    assert report.acked == 1
+    assert "BuildRight" in capsys.readouterr().out

@@ -165,6 +165,46 @@ def test_a_time_stamp_without_offset_is_of_the_session() -> None:
     assert found == dt.datetime(2024, 7, 1, 10, tzinfo=UTC)
 
 
+@pytest.mark.parametrize(
+    ("zone", "text", "hours"),
+    [
+        ("Europe/Berlin", "2020-10-25 02:30", 1.5),
+        ("UTC", "2020-10-25 02:30 Europe/Berlin", 1.5),
+        ("Europe/Berlin", "2020-10-25 01:59", -1 / 60),
+        ("Europe/Berlin", "2020-10-25 03:00", 2),
+        ("America/New_York", "2020-11-01 01:30", 6.5 + 7 * 24),
+        ("Europe/Berlin", "2020-03-29 02:30", 1.5 - 210 * 24),
+    ],
+)
+def test_of_an_hour_that_clocks_show_twice_the_second_is_meant(zone: str, text: str, hours: float) -> None:
+    """And of one that they never show, what it would be without the change: so does PostgreSQL."""
+    found = decode(postgres.TIMESTAMPTZ, 0, text.encode(), zone=zone)
+    assert found == dt.datetime(2020, 10, 25, tzinfo=UTC) + dt.timedelta(hours=hours)
+
+
+@pytest.mark.parametrize(
+    ("oid", "text"),
+    [
+        (postgres.DATE, "2020-02-29Z1999"),
+        (postgres.DATE, "2020-02-29-05:30"),
+        (postgres.DATE, "2020-01-01T"),
+        (postgres.TIMESTAMP, "2020-02-29 Nowhere/Else"),
+        (postgres.TIMESTAMPTZ, "2020-02-29 +021002"),
+        (postgres.TIMESTAMPTZ, "2020-07-01 12:00 CET"),
+        (postgres.FLOAT8, "-+inf"),
+        (postgres.FLOAT8, "1e-400"),
+        (postgres.FLOAT8, "\u0663"),
+        (postgres.NUMERIC, "\u00a01"),
+        (postgres.INT4, "1\u00a0"),
+        (postgres.BOOL, "\u00a0t"),
+        (postgres.TIME, "10:2\uff12"),
+    ],
+)
+def test_what_is_almost_a_value_is_refused(oid: int, text: str) -> None:
+    with pytest.raises(SqlError):
+        decode(oid, 0, text.encode())
+
+
 def test_bytes_that_are_no_text() -> None:
     for data in (b"\xff", b"a\0b"):
         with pytest.raises(SqlError) as caught:

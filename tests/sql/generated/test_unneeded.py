@@ -51,3 +51,5 @@ def test_what_is_selected_is_needed(sql: str, sqlstate: str) -> None:
 def test_a_column_may_be_null_in_the_row_at_hand() -> None:
     assert may_be_left_out("SELECT id, left(lower(g), -i % 6) FROM t", "22003", with_nulls=True)
     assert not may_be_left_out("SELECT id, abs(-i % 6) FROM t", "22003", with_nulls=True)
+    assert may_be_left_out("SELECT id, (id / n) / nullif(n, 0) FROM t", "22012", with_nulls=True)
+    assert not may_be_left_out("SELECT id, (id / n) / nullif(n, 1) FROM t", "22012", with_nulls=True)

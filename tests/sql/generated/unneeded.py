@@ -44,8 +44,16 @@ def may_be_left_out(sql: str, sqlstate: str, *, with_nulls: bool = False) -> boo
 def _sources(tree: exp.Expr, sqlstate: str) -> Iterator[exp.Expr]:
     kinds, names = _SOURCES.get(sqlstate, ((), frozenset()))
     for node in tree.walk():
-        if isinstance(node, kinds) or _name(node) in names:
+        if (isinstance(node, kinds) or _name(node) in names) and not _is_guarded(node):
             yield node
+
+
+def _is_guarded(node: exp.Expr) -> bool:
+    """Does it divide by ``nullif(…, 0)``? That is never 0."""
+    divisor = node.expression if isinstance(node, exp.Div | exp.Mod) else None
+    while isinstance(divisor, exp.Paren):
+        divisor = divisor.this
+    return divisor is not None and _name(divisor) == "nullif" and str(divisor.expressions[1]) == "0"
 
 
 def _name(node: exp.Expr) -> str:

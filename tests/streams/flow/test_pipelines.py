@@ -49,6 +49,9 @@ pages = Pipeline("stream-pages", inputs=Clicks, outputs=[Clicks, Totals], transf
 two_inputs = Pipeline(
     "stream-two-inputs", inputs=[Clicks, Others], outputs=Totals, transforms=[double, total, nothing]
 )
+sorted_pages = Pipeline(
+    "stream-sorted", inputs=Clicks, outputs=Totals, transforms=[double, total], order_by=Totals.page
+)
 others = Pipeline("stream-others", inputs=Others, outputs=Others, transforms=[nothing])
 
 
@@ -85,6 +88,7 @@ def test_each_batch_goes_through_the_pipeline_to_the_sinks_of_its_tables(
         (pages, ["totals"], DefinitionError, "has no sink for clicks"),
         (pages, ["totals", "clicks", "x"], DefinitionError, "has a sink for x"),
         (two_inputs, ["totals"], DefinitionError, "also reads others"),
+        (sorted_pages, ["totals"], DefinitionError, "sorts totals"),
         (others, ["others"], TypeMismatch, "which reads others"),
         ("pages", [], DefinitionError, "is given 'pages' for a pipeline"),
     ],

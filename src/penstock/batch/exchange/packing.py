@@ -38,11 +38,13 @@ class ExchangePlan:
 
     buckets: int
     ranges: tuple[KeyRange, ...]
-    """The largest first: what takes longest is begun first."""
+    """The largest first: what takes longest is begun first. Those of sorted rows are in their order."""
     without: tuple[str, ...]
     """The partitions whose rows are not there because they are poisoned, sorted."""
     made_of: str
     """Digest of what the plan was made of."""
+    boundaries: str | None = None
+    """For sorted rows, where each range but the first begins: see `sorted_ranges`."""
 
     def encode(self) -> bytes:
         return PLAN.encode(self)
@@ -74,6 +76,7 @@ PLAN = DocumentFormat(
     "the plan of an exchange",
     # The bytes are the same whoever writes them.
     text=SORTED,
+    omits=("boundaries",),
     pack=_pack_members,
     unpack=_unpack_members,
 )

@@ -21,13 +21,15 @@ from penstock.storage import FileRecord, Storage
 class Stretch:
     """Rows ``begin`` (included) to ``end`` (excluded) of a chunk of ``size`` rows.
 
-    The chunk begins with the batch ``batch`` of its file.
+    The chunk begins with the batch ``batch`` of its file. ``chunk`` is its number among all of an exchange,
+    where that matters.
     """
 
     batch: int
     size: int
     begin: int
     end: int
+    chunk: int = 0
 
     @property
     def rows(self) -> int:
@@ -72,36 +74,45 @@ class RangeSplit:
 
         Raises `CorruptFile` if what is read is not what was written.
         """
-        return _joined(batch for share in self.shares for batch in self._read(share))
+        found = (read_share(self.storage, share, self.columns) for share in self.shares)
+        return _joined(batch for share in found for _, batch in share)
 
-    def _read(self, share: FileShare) -> Iterator[pa.RecordBatch]:
-        where = shown_url(self.storage.location(share.record.path))
-        try:
-            with self.storage.open(share.record.path) as file:
-                if file.size() != share.record.bytes:
-                    raise CorruptFile(f"{where} has {file.size()} bytes, not {share.record.bytes}")
-                for each in share.frame:
-                    _check(file, where, each)
-                reader = self._opened(file)
-                for stretch in share.stretches:
-                    for number, begin, end, size in _places(stretch, share.batch_rows):
-                        _check(file, where, share.sums[number])
-                        batch = reader.get_batch(number)
-                        if batch.num_rows != size:
-                            raise CorruptFile(
-                                f"{where} has {batch.num_rows} rows in its batch {number}, not {size}"
-                            )
-                        yield _part(batch.select(list(self.columns)), begin, end)
-        except (OSError, pa.ArrowException, ValueError) as error:
-            raise CorruptFile(f"{where} cannot be read: {error}") from error
 
-    def _opened(self, file: pa.NativeFile) -> pa.RecordBatchFileReader:
-        reader = pa.ipc.open_file(file)
-        names = reader.schema.names
-        if set(self.columns) == set(names):
-            return reader
-        options = pa.ipc.IpcReadOptions(included_fields=[names.index(c) for c in self.columns])
-        return pa.ipc.open_file(file, options=options)
+def read_share(
+    storage: Storage, share: FileShare, columns: Sequence[str]
+) -> Iterator[tuple[Stretch, pa.RecordBatch]]:
+    """The rows of each stretch, as they are in the batches of the file.
+
+    Raises `CorruptFile` if what is read is not what was written.
+    """
+    where = shown_url(storage.location(share.record.path))
+    try:
+        with storage.open(share.record.path) as file:
+            if file.size() != share.record.bytes:
+                raise CorruptFile(f"{where} has {file.size()} bytes, not {share.record.bytes}")
+            for each in share.frame:
+                _check(file, where, each)
+            reader = _opened(file, columns)
+            for stretch in share.stretches:
+                for number, begin, end, size in _places(stretch, share.batch_rows):
+                    _check(file, where, share.sums[number])
+                    batch = reader.get_batch(number)
+                    if batch.num_rows != size:
+                        raise CorruptFile(
+                            f"{where} has {batch.num_rows} rows in its batch {number}, not {size}"
+                        )
+                    yield stretch, part(batch.select(list(columns)), begin, end)
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise CorruptFile(f"{where} cannot be read: {error}") from error
+
+
+def _opened(file: pa.NativeFile, columns: Sequence[str]) -> pa.RecordBatchFileReader:
+    reader = pa.ipc.open_file(file)
+    names = reader.schema.names
+    if set(columns) == set(names):
+        return reader
+    options = pa.ipc.IpcReadOptions(included_fields=[names.index(c) for c in columns])
+    return pa.ipc.open_file(file, options=options)
 
 
 def cut(
@@ -122,7 +133,7 @@ def cut(
     if not columns:
         raise UsageError("a key range cannot be read without any column")
     found = [(each, _stretches(each, begin, end)) for each in files]
-    shares = [_share(each, stretches) for each, stretches in found if stretches]
+    shares = [share_of(each, stretches) for each, stretches in found if stretches]
     if not shares:
         return []
     upto = np.cumsum([share.rows for share in shares])
@@ -135,11 +146,14 @@ def cut(
     return [RangeSplit(storage, tuple(own), tuple(columns)) for own in gathered.values()]
 
 
-def _share(file: ExchangeFile, stretches: tuple[Stretch, ...]) -> FileShare:
+def share_of(file: ExchangeFile, stretches: tuple[Stretch, ...]) -> FileShare:
+    """What is read of a file, at least one stretch, with the checksums of just that."""
     head, *sums, foot = file.byte_sums()
     numbers = [number for each in stretches for number, _, _, _ in _places(each, file.batch_rows)]
-    if numbers[-1] >= len(sums):
-        raise CorruptFile(f"{file.file.path} has {len(sums)} batches, and none with the number {numbers[-1]}")
+    if max(numbers) >= len(sums):
+        raise CorruptFile(
+            f"{file.file.path} has {len(sums)} batches, and none with the number {max(numbers)}"
+        )
     return FileShare(file.file, file.batch_rows, stretches, (head, foot), {n: sums[n] for n in numbers})
 
 
@@ -167,7 +181,8 @@ def _places(stretch: Stretch, batch_rows: int) -> Iterator[tuple[int, int, int, 
         yield stretch.batch + nth, max(0, stretch.begin - first), min(size, stretch.end - first), size
 
 
-def _part(batch: pa.RecordBatch, begin: int, end: int) -> pa.RecordBatch:
+def part(batch: pa.RecordBatch, begin: int, end: int) -> pa.RecordBatch:
+    """Rows of a batch, which do not keep much more than themselves in memory."""
     rows = sound(batch.slice(begin, end - begin))
     # A few rows would keep all of their batch in memory, or a mapping of their file.
     return rows if 2 * rows.num_rows >= batch.num_rows else pa.concat_batches([rows])

@@ -5,6 +5,9 @@ file: the rows of bucket 0 in the order in which they came, then those of bucket
 batches of a chunk have ``batch_rows`` rows, but the last, and none has rows of two chunks. With the number of
 rows that each chunk has of each bucket, the rows of some buckets are found without reading others; with the
 place and checksum of each record batch, what is read is known to be what was written.
+
+For an output that is sorted, each chunk has its rows in that order instead, in a single bucket. What tells
+where rows are is then the key of every nth row, the *samples* of the chunk: see `sorted_ranges`.
 """
 
 from __future__ import annotations
@@ -20,10 +23,13 @@ import pyarrow as pa
 from pyarrow import types as t
 
 from penstock.batch.exchange.hashing import bucket_numbers, check_key
+from penstock.batch.exchange.ordering import encode_rows, sort_indices
 from penstock.errors import CorruptFile, UsageError
+from penstock.spark.files import folder_of
 from penstock.spark.flow import Batches
 from penstock.storage import FileRecord, FileWriter, Storage
 from penstock.types.arrow import has_inside
+from penstock.types.order import Order
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -34,6 +40,8 @@ BATCH_ROWS = 16_384
 CHUNK_BYTES = 128 << 20
 _LARGEST_CHUNK = 1 << 30
 """The offsets of texts have 32 bits, and their rows become one batch."""
+_SAMPLES = 64
+"""A sorted chunk has at least so many samples, if it has the rows."""
 
 SCHEMA = pa.schema(
     [
@@ -45,6 +53,7 @@ SCHEMA = pa.schema(
         ("batch_rows", pa.int32()),
         ("counts", pa.list_(pa.string())),
         ("sums", pa.string()),
+        ("samples", pa.string()),
     ]
 )
 """How files travel from the tasks that wrote them to the driver."""
@@ -69,6 +78,8 @@ class ExchangeFile:
     batch_rows: int
     counts: tuple[str, ...]
     sums: str = ""
+    samples: str | None = None
+    """The keys of some rows of all its chunks, if they are sorted, as a text that `encode_rows` made."""
 
     def byte_sums(self) -> list[ByteSum]:
         """The checksums of head, batches and foot; `CorruptFile` if that cannot be."""
@@ -99,7 +110,7 @@ class ExchangeFile:
 
     def bucket_bytes(self) -> Counts:
         """The bytes of the file, spread over its buckets by rows; all of them together are the file's."""
-        return _spread(self.file.bytes, self.bucket_rows())
+        return spread(self.file.bytes, self.bucket_rows())
 
     def rows_in(self, begin: int, end: int) -> int:
         """The rows in the buckets from ``begin`` (included) to ``end`` (excluded)."""
@@ -135,6 +146,14 @@ def decode_sums(text: str) -> list[ByteSum]:
     return [ByteSum(*each) for each in zip([0, *ends][: len(ends)], ends, crcs, strict=True)]
 
 
+def sample_step(rows: int, batch_rows: int) -> int:
+    """Of a sorted chunk, every so many rows there is a sample: at the least, the first row of each batch."""
+    step = batch_rows
+    while step % 2 == 0 and rows < _SAMPLES * step:
+        step //= 2
+    return step
+
+
 def bucket_totals(files: Iterable[ExchangeFile], buckets: int) -> tuple[Counts, Counts]:
     """The rows and the bytes of all files together, by bucket; whatever the order of the files.
 
@@ -146,11 +165,11 @@ def bucket_totals(files: Iterable[ExchangeFile], buckets: int) -> tuple[Counts, 
         if len(own) != buckets:
             raise CorruptFile(f"{each.file.path} has {len(own)} buckets, not {buckets}")
         rows += own
-        sizes += _spread(each.file.bytes, own)
+        sizes += spread(each.file.bytes, own)
     return rows, sizes
 
 
-def _spread(size: int, rows: Counts) -> Counts:
+def spread(size: int, rows: Counts) -> Counts:
     """``size`` bytes by rows, in whole numbers: sums of fractions would depend on the order of the files."""
     upto = np.concatenate((np.zeros(1, np.int64), np.cumsum(rows)))
     # A quotient and a product are the same on every machine, and that of all rows is exactly ``size``.
@@ -159,17 +178,26 @@ def _spread(size: int, rows: Counts) -> Counts:
     return spread
 
 
-def collected(rows: Iterable[Row]) -> tuple[ExchangeFile, ...]:
-    """The files of all tasks that an `ExchangeWriter` ran in, in the order of their numbers."""
-    return tuple(
-        ExchangeFile(
-            FileRecord(r["path"], r["rows"], r["bytes"], r["sha256"]),
-            r["batch_rows"],
-            tuple(r["counts"]),
-            r["sums"],
+def numbered(rows: Iterable[Row]) -> list[tuple[int, ExchangeFile]]:
+    """The files of all tasks that an `ExchangeWriter` ran in, with their numbers, in the order of these."""
+    return [
+        (
+            int(r["part"]),
+            ExchangeFile(
+                FileRecord(r["path"], r["rows"], r["bytes"], r["sha256"]),
+                r["batch_rows"],
+                tuple(r["counts"]),
+                r["sums"],
+                r["samples"],
+            ),
         )
         for r in sorted(rows, key=lambda r: int(r["part"]))
-    )
+    ]
+
+
+def collected(rows: Iterable[Row]) -> tuple[ExchangeFile, ...]:
+    """The files of all tasks that an `ExchangeWriter` ran in, in the order of their numbers."""
+    return tuple(file for _, file in numbered(rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,17 +205,20 @@ class ExchangeWriter:
     """A step that writes the rows of its task to one run file, and yields a row of `SCHEMA` for it.
 
     The batches have exactly ``schema``. A task without rows writes no file and yields nothing. Memory holds
-    about twice ``chunk_bytes``, or twice one batch if that is larger.
+    about twice ``chunk_bytes``, or twice one batch if that is larger. With an ``order``, whose columns are
+    the keys, chunks are sorted by it, and there is one bucket.
     """
 
     storage: Storage
-    folder: str
+    folder: str | tuple[str, ...]
+    """Where to; or where each task writes to, by its number."""
     schema: pa.Schema
     keys: tuple[str, ...]
     buckets: int
     codec: str | None = None
     chunk_bytes: int = CHUNK_BYTES
     batch_rows: int = BATCH_ROWS
+    order: Order = ()
 
     def __post_init__(self) -> None:
         """Raises `UsageError` for what cannot be written."""
@@ -214,15 +245,25 @@ class ExchangeWriter:
             return
         context = TaskContext.get()
         part, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
-        path = f"{self.folder}/part-{part:05d}-{attempt}.arrow"
+        folder = self.folder if isinstance(self.folder, str) else folder_of(self.folder, part)
+        path = f"{folder}/part-{part:05d}-{attempt}.arrow"
         with self.storage.create(path) as sink:
             summed = _Summed(sink)
-            counts = self._write(summed, first, chunks)
-        record = sink.record(path, sum(int(each.sum()) for each in counts))
-        texts = [encode_counts(each) for each in counts]
-        sums = encode_sums(summed.sums)
-        row = {"part": part, **record.to_json(), "batch_rows": self.batch_rows, "counts": texts, "sums": sums}
+            written = self._write(summed, first, chunks)
+        record = sink.record(path, sum(int(each.counts.sum()) for each in written))
+        row = {
+            "part": part,
+            **record.to_json(),
+            "batch_rows": self.batch_rows,
+            "counts": [encode_counts(each.counts) for each in written],
+            "sums": encode_sums(summed.sums),
+            "samples": self._samples(written),
+        }
         yield pa.RecordBatch.from_pylist([row], schema=SCHEMA)
+
+    def _samples(self, written: Iterable[_Chunk]) -> str | None:
+        found = [each.samples for each in written if each.samples is not None]
+        return encode_rows(pa.concat_batches(found)) if found else None
 
     def _chunks(self, batches: Batches) -> Iterator[list[pa.RecordBatch]]:
         """Batches that are sorted together. Whoever takes them may empty the list."""
@@ -240,31 +281,48 @@ class ExchangeWriter:
 
     def _write(
         self, sink: _Summed, first: list[pa.RecordBatch], rest: Iterator[list[pa.RecordBatch]]
-    ) -> list[Counts]:
+    ) -> list[_Chunk]:
         options = pa.ipc.IpcWriteOptions(compression=self.codec)
-        counts = []
+        written = []
         file = pa.PythonFile(sink, mode="w")
         with pa.ipc.new_file(file, self.schema, options=options) as writer:
             sink.mark()
             chunk: list[pa.RecordBatch] | None = first
             while chunk is not None:
-                counts.append(self._write_chunk(writer, sink, chunk))
+                written.append(self._write_chunk(writer, sink, chunk))
                 chunk = next(rest, None)
         sink.mark()
-        return counts
+        return written
 
-    def _write_chunk(self, writer: pa.RecordBatchWriter, sink: _Summed, held: list[pa.RecordBatch]) -> Counts:
+    def _write_chunk(self, writer: pa.RecordBatchWriter, sink: _Summed, held: list[pa.RecordBatch]) -> _Chunk:
         whole = held[0] if len(held) == 1 else pa.concat_batches(held)
         held.clear()
+        indices, chunk = self._sorted(whole) if self.order else self._by_bucket(whole)
+        for begin in range(0, len(indices), self.batch_rows):
+            # One batch at a time: all sorted rows would be in memory once more.
+            writer.write_batch(whole.take(indices.slice(begin, self.batch_rows)))
+            sink.mark()
+        return chunk
+
+    def _by_bucket(self, whole: pa.RecordBatch) -> tuple[pa.Array, _Chunk]:
         numbers = bucket_numbers([whole.column(name) for name in self.keys], self.buckets)
         # Numpy sorts 16 bits by their digits, and anything longer by comparing.
         narrow = numbers.astype(np.uint16) if self.buckets <= 1 << 16 else numbers
-        order = np.argsort(narrow, kind="stable")
-        for begin in range(0, len(order), self.batch_rows):
-            # One batch at a time: all sorted rows would be in memory once more.
-            writer.write_batch(whole.take(pa.array(order[begin : begin + self.batch_rows])))
-            sink.mark()
-        return np.bincount(numbers, minlength=self.buckets)
+        indices = pa.array(np.argsort(narrow, kind="stable"))
+        return indices, _Chunk(np.bincount(numbers, minlength=self.buckets))
+
+    def _sorted(self, whole: pa.RecordBatch) -> tuple[pa.Array, _Chunk]:
+        indices = sort_indices(whole, self.order)
+        sampled = indices.take(pa.array(range(0, len(indices), sample_step(len(indices), self.batch_rows))))
+        samples = whole.select([each.name for each in self.order]).take(sampled)
+        return indices, _Chunk(np.array([len(indices)], np.int64), samples)
+
+
+class _Chunk(NamedTuple):
+    """What was written: the rows of each bucket, or the samples of rows that are sorted."""
+
+    counts: Counts
+    samples: pa.RecordBatch | None = None
 
 
 class _Summed:

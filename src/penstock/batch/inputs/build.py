@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.batch.inputs import sizing
 from penstock.batch.inputs.conform import check_schema
 from penstock.batch.inputs.counting import count
 from penstock.batch.inputs.formats.base import Facts, make_format
 from penstock.batch.inputs.formats.text import TextFormat
 from penstock.batch.inputs.index import write_index
 from penstock.batch.inputs.model import Input, InputFile, describe, digest_of, new_id
+from penstock.batch.inputs.sizing import FileSize
 from penstock.config import shown_url
 from penstock.errors import BadInput
 from penstock.types.tables import ZONE, zone_of
@@ -29,9 +31,12 @@ if TYPE_CHECKING:
 
 
 def build(
-    spark: SparkSession | None, storage: Storage, name: str, draft: Draft, partition_rows: int
+    spark: SparkSession | None, storage: Storage, name: str, draft: Draft, partition_rows: int | None
 ) -> Input:
-    """Read what must be read, and write the file list and the index to storage."""
+    """Read what must be read, and write the file list and the index to storage.
+
+    Without ``partition_rows``, they follow from the files.
+    """
     filled = next((stamp for stamp in draft.stamps if stamp.bytes), None)
     text_schema = _text_schema(draft, filled)
     declared = draft.declared is not None
@@ -50,7 +55,7 @@ def build(
         text_schema=text_schema,
         options=draft.options,
         total_rows=total,
-        partition_rows=partition_rows,
+        partition_rows=partition_rows or _partition_rows(draft, facts),
         files=tuple(_files(draft, facts)),
         identity=draft.identity,
         digest=digest_of(draft.identity, [fact.rows for fact in facts], schema),
@@ -59,6 +64,11 @@ def build(
     write_index(storage, f"{made.folder}/index.arrow", facts)
     _write_details(storage, made)
     return made
+
+
+def _partition_rows(draft: Draft, facts: Sequence[Facts]) -> int:
+    pairs = zip(draft.stamps, facts, strict=True)
+    return sizing.partition_rows([FileSize(f.rows, stamp.bytes, f.mark_rows.tolist()) for stamp, f in pairs])
 
 
 def recut(storage: Storage, registered: Input, partition_rows: int) -> Input:

@@ -87,7 +87,7 @@ def discard(storage: Storage, draft: Draft) -> None:
         storage.delete(place)
 
 
-def differences(registered: Input, draft: Draft, partition_rows: int) -> str:
+def differences(registered: Input, draft: Draft, partition_rows: int | None) -> str:
     """What a draft would change about a registered input, one indented line each."""
     lines = []
     if registered.format != draft.format:
@@ -95,7 +95,7 @@ def differences(registered: Input, draft: Draft, partition_rows: int) -> str:
     if registered.options != draft.options:
         lines.append(f"options {registered.options} → {draft.options}")
     lines += _schema_difference(registered, draft)
-    if registered.partition_rows != partition_rows:
+    if partition_rows not in (None, registered.partition_rows):
         lines.append(f"partition_rows {registered.partition_rows} → {partition_rows}")
     if registered.identity != draft.identity:
         lines += _file_differences(registered, draft)

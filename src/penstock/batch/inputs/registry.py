@@ -46,7 +46,7 @@ def register(
     name: str,
     source: Source,
     *,
-    partition_rows: int,
+    partition_rows: int | None = None,
     format: str | None = None,  # noqa: A002 - the word that Spark uses for it
     table_schema: pa.Schema | None = None,
     options: Mapping[str, Any] | None = None,
@@ -57,7 +57,8 @@ def register(
     ``source`` is a path (file, folder or pattern) or URL of Parquet, CSV, JSON-lines or Arrow IPC
     files; a table or DataFrame is written to storage first. With ``table_schema`` the rows are
     delivered as that schema says, which is checked here. Nothing is copied from files, and the
-    number of partitions costs nothing.
+    number of partitions costs nothing. Without ``partition_rows`` they have whole files where these are not
+    too large, and else about 2.5 million rows; what is registered already stays as it was cut.
 
     Registering the same again returns what is registered, without reading any data; something
     else under a known name raises `InputChanged` unless ``replace`` is set. What is replaced stays in
@@ -70,7 +71,7 @@ def register(
         registered = _decode(storage, document, tolerant=replace) if document else None
         draft = make_draft(storage, name, source, format, table_schema, options or {})
         same = registered is not None and registered.identity == draft.identity
-        if registered is not None and same and registered.partition_rows == partition_rows:
+        if registered is not None and same and partition_rows in (None, registered.partition_rows):
             discard(storage, draft)
             return registered
         if registered is not None and not replace:
@@ -82,7 +83,7 @@ def register(
                 hint="register this under another name; or with replace=True, if no run needs the old one",
                 typed="start a run of its own for this data with --run NAME",
             )
-        if document is not None and registered is not None and same:
+        if document is not None and registered is not None and same and partition_rows is not None:
             discard(storage, draft)
             if made := _recut(store, storage, document, registered, partition_rows):
                 return made
@@ -185,19 +186,19 @@ def check_unchanged(registered: Input) -> None:
     ensure_unchanged([file.stamp for file in registered.files], registered.name)
 
 
-def _check_call(name: str, partition_rows: int, kind: str | None) -> None:
+def _check_call(name: str, partition_rows: int | None, kind: str | None) -> None:
     if not is_name(name, longest=_LONGEST):
         raise UsageError(f"{name!r} cannot be an input's name", hint=RULE)
-    if type(partition_rows) is not int:
+    if partition_rows is not None and type(partition_rows) is not int:
         raise UsageError(f"partition_rows is {partition_rows!r}, which is no whole number")
-    if partition_rows < 1:
+    if partition_rows is not None and partition_rows < 1:
         raise UsageError(f"a partition cannot have {partition_rows} rows", hint="partition_rows is 1 or more")
     if kind is not None and kind not in FORMATS:
         raise UsageError(f"unknown format {kind!r}", hint=f"formats: {', '.join(FORMATS)}")
 
 
 def _build_or_discard(
-    spark: SparkSession | None, storage: Storage, name: str, draft: Draft, partition_rows: int
+    spark: SparkSession | None, storage: Storage, name: str, draft: Draft, partition_rows: int | None
 ) -> Input:
     try:
         return build(spark, storage, name, draft, partition_rows)

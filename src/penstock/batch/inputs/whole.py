@@ -1,8 +1,8 @@
 """Which files of a range Spark may read by itself.
 
 Rows that go straight into a DataFrame need not pass through a Python worker when the range covers a
-Parquet file as a whole: Spark's own scan gives the same rows, if the file has exactly the declared
-types, and no null where none is allowed (which the footer tells).
+Parquet file as a whole: Spark's own scan gives the same rows, if the file has the declared types, or
+integers of fewer bits, and no null where none is allowed (which the footer tells).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import types
 
 from penstock.batch.inputs.files import FileStamp, ensure_unchanged, is_url
 from penstock.batch.inputs.model import Input, InputFile
@@ -55,6 +56,19 @@ def _eligible(file: InputFile, schema: pa.Schema) -> bool:
     return not is_url(file.path) and _exact(file.stamp, schema)
 
 
+def _reads_as(have: pa.DataType, want: pa.DataType) -> bool:
+    """Whether Spark reads a column of the one type as the other: there are fewer types in a Parquet file."""
+    if have == want:
+        return True
+    if types.is_int64(want):
+        return have in _SIGNED
+    return have in _TEXTS and want in _TEXTS
+
+
+_SIGNED = (pa.int8(), pa.int16(), pa.int32())
+_TEXTS = (pa.string(), pa.large_string(), pa.string_view())
+
+
 @lru_cache(maxsize=4096)
 def _exact(file: FileStamp, schema: pa.Schema) -> bool:
     try:
@@ -65,7 +79,7 @@ def _exact(file: FileStamp, schema: pa.Schema) -> bool:
         have = parquet.schema_arrow
         if any(pa.types.is_nested(f.type) or f.name not in have.names for f in schema):
             return False
-        if any(have.field(f.name).type != f.type for f in schema):
+        if not all(_reads_as(have.field(f.name).type, f.type) for f in schema):
             return False
         required = {f.name for f in schema if not f.nullable and have.field(f.name).nullable}
         return all(has_nulls(parquet.metadata, name) is False for name in required)

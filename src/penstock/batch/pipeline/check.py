@@ -12,8 +12,9 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.batch.pipeline.fingerprint.modules import of_project
@@ -26,8 +27,9 @@ from penstock.errors import (
     UndeclaredWrite,
     UnknownField,
 )
-from penstock.spark.plan_tree import PlanNode
-from penstock.spark.plans import PlanUnreadable, leaf, needs_rows, read
+from penstock.spark.plans.analysed import PlanUnreadable, leaf, needs_rows, read
+from penstock.spark.plans.local_analysis import in_local_session
+from penstock.spark.plans.plan_tree import PlanNode
 from penstock.spark.session import empty_frame, is_connect
 from penstock.types.spark import is_same, spark_type, widens
 from penstock.types.tables import Table
@@ -74,6 +76,13 @@ class CheckedTransform:
     plans: Mapping[str, ResultPlan] | None = None
     unread: str = ""
 
+    @property
+    def may_name_views(self) -> bool:
+        """Whether it may use a view that it makes: its name is known to all claims of a Spark session."""
+        if self.plans is None:
+            return True
+        return any(node.name == "View" for plan in self.plans.values() for node in plan.node.walk())
+
 
 @dataclass(frozen=True, slots=True)
 class CheckedPipeline:
@@ -90,11 +99,25 @@ class CheckedPipeline:
     def checked(self) -> list[str]:
         return [name for name, each in self.transforms.items() if each.reason is None]
 
+    @property
+    def without_views(self) -> list[str]:
+        """Those whose functions may be called by several claims at once."""
+        return [name for name, each in self.transforms.items() if not each.may_name_views]
+
 
 def check_pipeline(
     spark: SparkSession, pipeline: Pipeline, resources: Sequence[Mapping[str, Any]]
 ) -> CheckedPipeline:
     """Check every transform whose plan can be had without rows. Raises what `check_transform` raises."""
+    if is_connect(spark):
+        with suppress(PlanUnreadable):
+            return in_local_session(partial(_check_all, pipeline=pipeline, resources=resources))
+    return _check_all(spark, pipeline, resources)
+
+
+def _check_all(
+    spark: SparkSession, pipeline: Pipeline, resources: Sequence[Mapping[str, Any]]
+) -> CheckedPipeline:
     return CheckedPipeline(
         {
             bound.name: check_transform(spark, pipeline.tables, bound, resources[stage.index])

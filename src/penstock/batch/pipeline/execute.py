@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import pyarrow as pa
 from penstock.batch.pipeline.arrow_step import ArrowStep
 from penstock.batch.pipeline.check import check_columns, check_transform, results
 from penstock.batch.pipeline.dataset import Dataset
+from penstock.batch.pipeline.ordered import sorted_frame
 from penstock.batch.pipeline.phases import Phase, Phases
 from penstock.batch.pipeline.resources import Handles, Resource
 from penstock.batch.pipeline.retry import attempt, is_transient
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
     from penstock.batch.pipeline.pipeline import Pipeline
 
+# Held while a function is called that may make views: claims share the names of their session.
+_VIEWS = threading.RLock()
+
 Flows = Mapping[str, Flow]
 Resources = Mapping[str, Any]
 
@@ -33,17 +38,23 @@ Resources = Mapping[str, Any]
 class Executor:
     """Runs stages of one pipeline in one Spark session; transforms are checked before first use.
 
-    ``checked`` names those that were checked already. Used by several threads at once: what it caches is
-    the same whoever puts it there.
+    ``checked`` names those that were checked already, and ``without_views`` those that are known not to use
+    views of the session. Used by several threads at once: what it caches is the same whoever puts it there.
     """
 
     def __init__(
-        self, spark: SparkSession, pipeline: Pipeline, phases: Phases, checked: Iterable[str] = ()
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        phases: Phases,
+        checked: Iterable[str] = (),
+        without_views: Iterable[str] = (),
     ) -> None:
         self.spark = spark
         self.pipeline = pipeline
         self.phases = phases
         self._checked: set[str] = set(checked)
+        self._without_views = frozenset(without_views)
         self.handles = Handles(spark)
 
     def flows(self, dataset: Dataset) -> dict[str, Flow]:
@@ -116,6 +127,13 @@ class Executor:
         return self._run_frame(bound, tables, resources)
 
     def _run_frame(self, bound: Bound, tables: Mapping[str, Flow], resources: Resources) -> dict[str, Flow]:
+        if bound.name in self._without_views:
+            return self._call_frame(bound, tables, resources)
+        # Another claim would replace the view between the line that makes it and the one that uses it.
+        with _VIEWS:
+            return self._call_frame(bound, tables, resources)
+
+    def _call_frame(self, bound: Bound, tables: Mapping[str, Flow], resources: Resources) -> dict[str, Flow]:
         given = {
             t: tables[t]
             if t in bound.changes
@@ -239,7 +257,9 @@ def run_on(pipeline: Pipeline, dataset: Dataset, spark: SparkSession | None) -> 
     flows: dict[str, Flow] = executor.flows(dataset)
     for stage in phases.stages:
         flows = executor.run_stage(phases[0], stage, flows, resources[stage.index])
-    return Dataset({name: flow.frame(session) for name, flow in flows.items()}, dataset.resources, session)
+    frames = {name: flow.frame(session) for name, flow in flows.items()}
+    frames |= {name: sorted_frame(frames[name], order) for name, order in pipeline.order_by.items()}
+    return Dataset(frames, dataset.resources, session)
 
 
 def _cast(frame: DataFrame, table: type[Table], names: list[str]) -> DataFrame:

@@ -50,6 +50,7 @@ def cut_pipeline(
         pipeline.outputs,
         decide,
         frozenset(whole),
+        orders=pipeline.order_by,
         as_one=together <= as_one,
     )
 
@@ -68,6 +69,8 @@ def need_of(bound: Bound, checked: CheckedTransform, whole: frozenset[str]) -> t
         why = checked.reason or checked.unread
         if transform.by is None:
             raise transform.error(DefinitionError, f"cannot be planned beforehand: {why}", hint=_WAYS)
+        if named := sorted(whole & transform.by.keys()):
+            return Everything(f"by= says how {', '.join(named)} is cut"), {}
         return _declared(transform.by, cut), {}
     found = needs([plan.node for plan in checked.plans.values()], whole)
     if isinstance(found, Keyed):

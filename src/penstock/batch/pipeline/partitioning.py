@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from penstock.spark.plan_tree import PlanNode, is_key_type
+from penstock.spark.plans.plan_tree import PlanNode, is_key_type
 
 Slot = frozenset[tuple[str, str]]
 """One field, as (table, field), of each table that is cut. Rows that agree there may stay together."""
@@ -67,6 +67,8 @@ def carried(node: PlanNode, names: Sequence[str], whole: Collection[str] = ()) -
     try:
         state = _Rules(frozenset(whole)).state(node)
     except (_Refused, RecursionError):
+        return {}
+    if not state.tables:
         return {}
     columns = zip(names, node.output, strict=True)
     return {name: state.carries[i] for name, i in columns if i in state.carries}

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
+from types import MappingProxyType
 
 from penstock.batch.pipeline.partitioning import Everything, Keyed, Narrow, Need
 from penstock.batch.pipeline.stages import Bound, Fields, Stage, conflicts, derive, live
+from penstock.types.order import Order, order_text
 from penstock.types.tables import Table
 
 Carried = Mapping[str, Mapping[str, frozenset[tuple[str, str]]]]
@@ -51,12 +53,26 @@ class AsOne:
         return "everything"
 
 
-Partitioning = ByRows | ByKeys | AsOne
+@dataclass(frozen=True, slots=True)
+class ByOrder:
+    """Ranges of a table that is sorted: one is read, sorted and published by each claim."""
+
+    table: str
+    order: Order
+
+    def __str__(self) -> str:
+        return f"order of {self.table} by {order_text(self.order)}"
+
+
+Partitioning = ByRows | ByKeys | AsOne | ByOrder
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A table that a phase leaves for later ones: by ``keys``, or without any for one that has everything."""
+    """A table that a phase leaves for later ones: by ``keys``, or without any for one that has everything.
+
+    With an ``order``, it is left sorted, and the keys are the columns of that.
+    """
 
     table: str
     keys: tuple[str, ...]
@@ -64,15 +80,21 @@ class Exchange:
     """What is written: the keys, and what a later phase needs."""
     readers: tuple[int, ...]
     """The phases that read it."""
+    order: Order = ()
 
     def __str__(self) -> str:
-        how = f"by {', '.join(self.keys)}" if self.keys else "as a whole"
-        return f"{self.table}({', '.join(sorted(self.fields))}) {how}"
+        return f"{self.table}({', '.join(sorted(self.fields))}) {self.how}"
+
+    @property
+    def how(self) -> str:
+        if self.order:
+            return f"sorted by {order_text(self.order)}"
+        return f"by {', '.join(self.keys)}" if self.keys else "as a whole"
 
     @property
     def name(self) -> str:
         """What it is found by in the manifests of its phase."""
-        return f"{self.table}:{','.join(self.keys)}"
+        return f"{self.table}:{self.how if self.order else ','.join(self.keys)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,23 +116,35 @@ class Phase:
     leaving: tuple[Exchange, ...] = ()
     needs: Mapping[str, str] = field(default_factory=dict)
     """Why the phase is cut as it is: a sentence for each transform that asked for it."""
+    ordered: Mapping[str, Order] = field(default_factory=dict)
+    """The outputs that it publishes as sorted files."""
 
     def __str__(self) -> str:
         """How its rows are cut, and what it leaves for later phases."""
         told = f"{self.partitioning}, stages {self.begin} to {self.end}"
-        return "; ".join([told, *(f"leaves {each}" for each in self.leaving)])
+        # Of a phase that is cut by an order, the cut tells it.
+        ordered = {} if isinstance(self.partitioning, ByOrder) else self.ordered
+        sorts = (f"sorts {table} by {order_text(order)}" for table, order in sorted(ordered.items()))
+        return "; ".join([told, *sorts, *(f"leaves {each}" for each in self.leaving)])
 
     @property
     def end(self) -> int:
         return self.begin + len(self.stages)
 
-    def exchange(self, table: str, keys: tuple[str, ...]) -> Exchange:
-        """The exchange of a table that it writes."""
-        return next(e for e in self.leaving if e.table == table and e.keys == keys)
+    def exchange(self, table: str, reader: int) -> Exchange:
+        """The exchange that it writes of a table for a later phase."""
+        return next(e for e in self.leaving if e.table == table and reader in e.readers)
 
     def keys(self, table: str) -> tuple[str, ...]:
         """The key that a table enters by; empty where it is read as a whole."""
-        return self.partitioning.columns[table] if isinstance(self.partitioning, ByKeys) else ()
+        if isinstance(self.partitioning, ByKeys):
+            return self.partitioning.columns[table]
+        return tuple(each.name for each in self.order)
+
+    @property
+    def order(self) -> Order:
+        """What its table is sorted by, if that is how it is cut."""
+        return self.partitioning.order if isinstance(self.partitioning, ByOrder) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,27 +195,34 @@ def derive_phases(
     decide: Decide,
     small: frozenset[str],
     *,
+    orders: Mapping[str, Order] = MappingProxyType({}),
     as_one: bool = False,
 ) -> Phases:
     """Cut a pipeline into phases.
 
-    ``small`` names the inputs that may be given whole to every claim. With ``as_one`` everything fits one
-    claim: what would be several phases is one that has all rows.
+    ``small`` names the inputs that may be given whole to every claim, and ``orders`` the outputs that are
+    sorted. With ``as_one`` everything fits one claim: what would be several phases is one that has all rows.
     """
     names = [t.__table_name__ for t in inputs]
     planner = _Planner(bound, names, decide, small)
     drafts = planner.plan(tuple(t.__table_name__ for t in outputs))
+    drafts += planner.sort(orders)
     if as_one and len(drafts) > 1:
-        return in_one_phase(bound, inputs, outputs, "all of it fits one claim")
-    return _finish(drafts, planner.home, outputs)
+        return in_one_phase(bound, inputs, outputs, "all of it fits one claim", orders=orders)
+    return _finish(drafts, planner.home, outputs, orders)
 
 
 def in_one_phase(
-    bound: Sequence[Bound], inputs: Sequence[type[Table]], outputs: Sequence[type[Table]], why: str = ""
+    bound: Sequence[Bound],
+    inputs: Sequence[type[Table]],
+    outputs: Sequence[type[Table]],
+    why: str = "",
+    *,
+    orders: Mapping[str, Order],
 ) -> Phases:
     """A pipeline whose stages all have everything."""
     only = _Draft(AsOne(why), (1, 0), list(bound), dict.fromkeys(t.__table_name__ for t in inputs))
-    return _finish([only], {t.__table_name__: only for t in outputs}, outputs)
+    return _finish([only], {t.__table_name__: only for t in outputs}, outputs, orders)
 
 
 @dataclass(slots=True, eq=False)
@@ -233,6 +274,18 @@ class _Planner:
         kept = sorted((d for d in self.drafts if d.bound or id(d) in used), key=_order)
         kept[0].bound[:0] = self.early
         return kept
+
+    def sort(self, orders: Mapping[str, Order]) -> list[_Draft]:
+        """The last phases: one for each output that is sorted and whose rows no claim has all of."""
+        made: list[_Draft] = []
+        for table, order in sorted(orders.items()):
+            home = self.home[table]
+            assert home is not None
+            if not isinstance(home.partitioning, AsOne):
+                last = _Draft(ByOrder(table, order), (2, len(made)), entering={table: home})
+                self.home[table] = last
+                made.append(last)
+        return made
 
     def _place(self, b: Bound, before: Sequence[_Draft]) -> _Draft:
         if not b.tables:
@@ -308,7 +361,8 @@ class _Planner:
                 if table not in self.placed:
                     return None
                 have[table] = self.placed[table]
-            elif table in draft.partitioning.columns and draft.entering.get(table) is self.home[table]:
+            elif table in draft.partitioning.columns:
+                # It may have changed since it was to enter, but not in what those read that are there.
                 have[table] = draft.partitioning.columns[table]
         # A table that is given whole to one transform of the phase cannot be cut for another.
         if not have or not draft.whole.isdisjoint(tables):
@@ -412,8 +466,15 @@ class _Planner:
         return sorted(later, key=_order)
 
 
+_Left = tuple[str, tuple[str, ...], Order]
+"""A table that is left, its keys and its order."""
+
+
 def _finish(
-    drafts: list[_Draft], home: Mapping[str, _Draft | None], outputs: Sequence[type[Table]]
+    drafts: list[_Draft],
+    home: Mapping[str, _Draft | None],
+    outputs: Sequence[type[Table]],
+    orders: Mapping[str, Order],
 ) -> Phases:
     """Numbers for phases and stages, and from the last phase to the first what each has to leave."""
     number = {id(draft): n for n, draft in enumerate(drafts)}
@@ -428,23 +489,33 @@ def _finish(
         stages = tuple(replace(s, index=begin + s.index) for s in derive(draft.bound))
         entering = {t: None if d is None else number[id(d)] for t, d in sorted(draft.entering.items())}
         names = tuple(t.__table_name__ for t in final[n])
+        ordered = {name: orders[name] for name in names if name in orders}
         phases.append(
             Phase(
-                n, draft.partitioning, stages, begin, entering, frozenset(draft.whole), names, (), draft.needs
+                n,
+                draft.partitioning,
+                stages,
+                begin,
+                entering,
+                frozenset(draft.whole),
+                names,
+                (),
+                draft.needs,
+                ordered,
             )
         )
         begin += len(stages)
     needed: list[dict[str, set[str]]] = [
         {t.__table_name__: set(t.__fields__) for t in tables} for tables in final
     ]
-    leaving: list[dict[tuple[str, tuple[str, ...]], tuple[set[str], list[int]]]] = [{} for _ in drafts]
+    leaving: list[dict[_Left, tuple[set[str], list[int]]]] = [{} for _ in drafts]
     for phase in reversed(phases):
         wanted = live(phase.stages, _frozen(needed[phase.index]))
         for name, origin in phase.entering.items():
             if origin is None:
                 continue
             keys = phase.keys(name)
-            fields, readers = leaving[origin].setdefault((name, keys), (set(), []))
+            fields, readers = leaving[origin].setdefault((name, keys, phase.order), (set(), []))
             fields |= wanted.get(name, frozenset()) | set(keys)
             readers.append(phase.index)
             needed[origin].setdefault(name, set()).update(fields)
@@ -452,8 +523,8 @@ def _finish(
         replace(
             phase,
             leaving=tuple(
-                Exchange(table, keys, frozenset(fields), tuple(sorted(readers)))
-                for (table, keys), (fields, readers) in sorted(leaving[phase.index].items())
+                Exchange(table, keys, frozenset(fields), tuple(sorted(readers)), order)
+                for (table, keys, order), (fields, readers) in sorted(leaving[phase.index].items())
             ),
         )
         for phase in phases

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+from penstock.batch.pipeline.ordered import OrderBy, orders_of
 from penstock.batch.pipeline.phases import Phases, in_one_phase
 from penstock.batch.pipeline.resources import Resource
 from penstock.batch.pipeline.stages import Bound, Stage, bind, derive
 from penstock.batch.pipeline.transforms import Transform
 from penstock.core.names import RULE, is_name
 from penstock.errors import DefinitionError, DuplicateName, TypeMismatch, UnknownField
+from penstock.types.order import Order
 from penstock.types.tables import Table, TableMeta
 
 if TYPE_CHECKING:
@@ -30,7 +33,14 @@ class Pipeline:
     Every input is cut into partitions, except those that are small enough to be given whole to each.
     The order of the transforms says which of two conflicting ones comes first, and nothing else: what
     does not conflict runs together.
+
+    Outputs named in ``order_by`` are published as sorted files: read one after the other, their rows are in
+    that order. It has fields, or those of each output, as in ``{Positions: [Positions.symbol,
+    Positions.notional.desc()]}``. The order is Spark's, so NULL is before and NaN after all other values.
     """
+
+    order_by: Mapping[str, Order] = MappingProxyType({})
+    """By which columns outputs are sorted."""
 
     def __init__(
         self,
@@ -39,6 +49,7 @@ class Pipeline:
         inputs: type[Table] | Iterable[type[Table]],
         outputs: type[Table] | Iterable[type[Table]],
         transforms: Iterable[Transform],
+        order_by: OrderBy | None = None,
     ) -> None:
         caller = sys._getframe(1)  # noqa: SLF001
         self.name = name
@@ -58,6 +69,7 @@ class Pipeline:
         self._check_resources()
         self.stages: tuple[Stage, ...] = derive(self.bound)
         self._check_outputs()
+        self.order_by = orders_of(self, order_by)
         self._claim_name()
 
     def __repr__(self) -> str:
@@ -75,7 +87,7 @@ class Pipeline:
     @property
     def as_one(self) -> Phases:
         """The pipeline in one phase that has all rows, as plain Spark would run it."""
-        return in_one_phase(self.bound, self.inputs, self.outputs)
+        return in_one_phase(self.bound, self.inputs, self.outputs, orders=self.order_by)
 
     def live(self, done: int) -> dict[str, frozenset[str]]:
         """Fields by table that are needed once ``done`` stages have run, where one claim has everything."""

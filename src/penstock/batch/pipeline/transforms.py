@@ -32,8 +32,8 @@ everything = Division.EVERYTHING
 partition = Division.PARTITION
 """For ``by``: the transform is given one partition at a time, and what it makes of each is wanted."""
 
-# For a type checker a field is what it was annotated with, so that anything may be one.
-By = Division | Field | Iterable[Field] | Mapping[type[Table], Any] | Any
+# To a type checker a field is what its annotation says: `Trades.account` is an int there.
+By = Division | Field | Iterable[Field] | Mapping[type[Table], Field | Iterable[Field]] | Any
 Keys = Mapping[str, tuple[Field, ...]]
 
 

@@ -36,6 +36,13 @@ class Hold:
         self._why: FencedError | None = None
         self.stop: PenstockError | None = None
         self.released = threading.Event()
+        self.together: tuple[Hold, ...] = (self,)
+        """The claims whose jobs are the same, this one among them."""
+
+    @property
+    def over(self) -> bool:
+        """Whether nobody needs its jobs any more, nor those who have them together with it."""
+        return all(hold.lost is not None or hold.stop is not None for hold in self.together)
 
     @property
     def lost(self) -> FencedError | None:

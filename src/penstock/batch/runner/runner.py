@@ -14,28 +14,32 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock import __version__
 from penstock.batch import inputs
+from penstock.batch.exchange.packing import ExchangePlan
 from penstock.batch.inputs import Input
 from penstock.batch.pipeline import DatasetFactory, Pipeline
 from penstock.batch.pipeline.check import check_pipeline
 from penstock.batch.pipeline.execute import Executor, resources_by_stage
 from penstock.batch.pipeline.needs import cut_pipeline
-from penstock.batch.pipeline.phases import AsOne, ByKeys, ByRows, Phase, Phases
+from penstock.batch.pipeline.phases import AsOne, ByKeys, ByOrder, ByRows, Phase, Phases
 from penstock.batch.runner.breaker import Breaker
 from penstock.batch.runner.events import Ending, Event, EventKind, Listener, Report, logged
 from penstock.batch.runner.lease import Hold, InstanceLease
 from penstock.batch.runner.membership import Membership
 from penstock.batch.runner.places import check_places, trouble
 from penstock.batch.runner.signals import stopping_on_signals
+from penstock.batch.runner.together import RowsMove, WorkTogether, is_fresh, most_together
 from penstock.batch.runner.work import Bench, ClaimWork, fingerprint
 from penstock.batch.runs import exchanges, gc, runs
 from penstock.batch.runs.exchange_disk import ExchangeDisk
 from penstock.batch.runs.exchanges import Entering, Left, Sizes
-from penstock.batch.runs.options import RunnerConfig
+from penstock.batch.runs.options import Auto, RunnerConfig
+from penstock.batch.runs.pacing import Pace, Reliability
 from penstock.batch.runs.runs import PhaseRecord, Run
 from penstock.control.claims import Board, Claim, PartitionState
 from penstock.core.clocks import wall_clock
 from penstock.core.codec import schema_to_text
 from penstock.core.failpoints import reach
+from penstock.core.ranges import Range
 from penstock.errors import (
     CodeChanged,
     CorruptFile,
@@ -109,6 +113,11 @@ class Runner:
         self._events: deque[Event] = deque(maxlen=_KEPT_EVENTS)
         self._slots = self.config.max_batches
         self._phase_index = 0
+        self._began = 0.0
+        self._deaths = 0
+        self._given_back: set[Range] = set()
+        # The phases in which rows do not stay in their task.
+        self._alone: set[int] = set()
         self._breaker = Breaker(self.config.breaker, self._run_name)
 
     @property
@@ -128,7 +137,7 @@ class Runner:
         if self._ran:
             raise UsageError("a Runner runs once", hint="make a new one: it joins the run where it is")
         self._ran = True
-        began = time.monotonic()
+        self._began = time.monotonic()
         spark = self._spark or _session()
         conform(spark)
         run, bench = self._prepare(spark, dataset_factory)
@@ -139,7 +148,7 @@ class Runner:
             ) as membership,
         ):
             ending = self._phases(spark, bench, membership)
-        return self._report(run, ending, time.monotonic() - began)
+        return self._report(run, ending, time.monotonic() - self._began)
 
     def _phases(self, spark: SparkSession, bench: Bench, membership: Membership) -> Ending:
         """Work on one phase after the other, until one has to wait for a person."""
@@ -221,23 +230,35 @@ class Runner:
         board = exchanges.board(self.store, run, phase.index, self.config.max_failures, plan)
         # A factory is given partitions of the first input, as ever.
         first = phase.partitioning == ByRows(run.primary)
+        pace = None
+        if isinstance(self.config.strategy, Auto):
+            stages = [stage.index for stage in phase.stages[:-1]]
+            pace = Pace(self.store, run.place(phase.index), stages, self._reliability)
         return replace(
             bench,
             phase=phase,
             board=board,
-            entering=self._entering(bench, phase, left),
-            exchange=plan if isinstance(phase.partitioning, ByKeys) else None,
+            entering=self._entering(bench, phase, left, plan),
+            exchange=plan if isinstance(phase.partitioning, ByKeys | ByOrder) else None,
             factory=self._factory if first or len(bench.executor.phases) == 1 else None,
+            pace=pace,
         )
 
-    def _entering(self, bench: Bench, phase: Phase, left: Mapping[int, Left]) -> dict[str, Entering]:
+    def _reliability(self) -> Reliability:
+        """What this instance has seen of how others live: of those that are alive, it sees itself only."""
+        return Reliability(time.monotonic() - self._began, self._deaths)
+
+    def _entering(
+        self, bench: Bench, phase: Phase, left: Mapping[int, Left], plan: ExchangePlan | None = None
+    ) -> dict[str, Entering]:
         """The tables that a phase reads out of exchanges."""
         found = {}
         for table, origin in phase.entering.items():
             if origin is not None:
-                exchange = bench.executor.phases[origin].exchange(table, phase.keys(table))
-                schema = self.pipeline.tables[table].arrow_schema(exchange.fields)
-                found[table] = exchanges.entering(left[origin], exchange, schema)
+                exchange = bench.executor.phases[origin].exchange(table, phase.index)
+                fields = exchange.fields or list(self.pipeline.tables[table].__fields__)[:1]
+                schema = self.pipeline.tables[table].arrow_schema(fields)
+                found[table] = exchanges.entering(left[origin], exchange, schema, plan)
         return found
 
     def _sizes(self, spark: SparkSession) -> Sizes:
@@ -262,7 +283,7 @@ class Runner:
         self._check_disk(phases, sizes)
         if phases.stages != pipeline.stages:
             resources = resources_by_stage(phases.stages, known, {}, resources[:1])
-        executor = Executor(spark, pipeline, phases, checked.checked)
+        executor = Executor(spark, pipeline, phases, checked.checked, checked.without_views)
         primary_table, primary = next(iter(registered.items()))
         wanted = Run(
             name=self._run_name,
@@ -381,28 +402,32 @@ class Runner:
 
     def _loop(self, spark: SparkSession, board: Board, bench: Bench, lease: InstanceLease) -> None:
         try:
-            while not self._stopping.is_set() and self._take_slot():
-                claim = self._next_claim(board, bench.run, lease)
-                if claim is None:
-                    self._give_slot()
+            while not self._stopping.is_set() and (slots := self._take_slots(bench)):
+                claims = self._next_claims(board, bench.run, lease, slots)
+                fresh = [claim for claim in claims if is_fresh(claim)]
+                acked = self._attempt_together(spark, board, bench, lease, fresh) if len(fresh) > 1 else 0
+                alone = [claim for claim in claims if len(fresh) == 1 or not is_fresh(claim)]
+                acked += sum(self._attempt(spark, board, bench, lease, claim) for claim in alone)
+                self._give_slots(slots - acked)
+                if not claims:
                     return
-                if not self._attempt(spark, board, bench, lease, claim):
-                    self._give_slot()
         except Exception as error:
             # The other threads must not wait for what this one can no longer give back.
             self._halt(decode(error))
 
-    def _next_claim(self, board: Board, run: Run, lease: InstanceLease) -> Claim | None:
-        """A partition to work on, waiting for one if need be; None when there is nothing more to do."""
+    def _next_claims(self, board: Board, run: Run, lease: InstanceLease, most: int) -> list[Claim]:
+        """Partitions to work on, waiting for one if need be; none when there is nothing more to do."""
         answered = time.monotonic()
         while not self._stopping.is_set():
             try:
-                if claims := board.claim(lease.session, self.config.instance):
+                if claims := board.claim(lease.session, self.config.instance, most):
                     reach("claim.after")
-                    self._check_current(board, run, claims[0])
-                    return claims[0]
+                    self._check_current(board, run, claims)
+                    # What was tried before, and not given back by this instance, was another's when it died.
+                    self._deaths += any(c.attempts and c.range not in self._given_back for c in claims)
+                    return claims
                 if board.finished():
-                    return None
+                    return []
                 # What others hold may come back: on a change, or when their lease runs out.
                 board.wait(min(self.config.renewal, 1.0))
                 answered = time.monotonic()
@@ -411,24 +436,38 @@ class Runner:
                 if time.monotonic() - answered > max(_PATIENCE, 5 * self.config.lease_ttl):
                     self._halt(error)
                 self._stopping.wait(self.config.renewal / 4)
-        return None
+        return []
 
-    def _check_current(self, board: Board, run: Run, claim: Claim) -> None:
-        """Give a claim back if the run has gone on to other code, or is another run by now."""
+    def _check_current(self, board: Board, run: Run, claims: Sequence[Claim]) -> None:
+        """Give claims back if the run has gone on to other code, or is another run by now."""
         try:
             runs.check_current(self.store, run)
         except PenstockError:
-            with suppress(PenstockError):
-                board.release(claim)
+            for claim in claims:
+                with suppress(PenstockError):
+                    board.release(claim)
             raise
 
     def _attempt(
         self, spark: SparkSession, board: Board, bench: Bench, lease: InstanceLease, claim: Claim
     ) -> bool:
         """Work on a claim; whatever happens, it is not held afterwards. True if it was acked."""
-        hold = lease.hold(claim)
+        return self._attempt_held(spark, board, bench, lease, lease.hold(claim), told=False)
+
+    def _attempt_held(
+        self,
+        spark: SparkSession,
+        board: Board,
+        bench: Bench,
+        lease: InstanceLease,
+        hold: Hold,
+        *,
+        told: bool,
+    ) -> bool:
+        claim = hold.claim
         try:
-            self._tell_of(hold, "claimed")
+            if not told:
+                self._tell_of(hold, "claimed")
             if claim.attempts:
                 self._stopping.wait(min(_FIRST_PAUSE * 2 ** (claim.attempts - 1), _LONGEST_PAUSE))
                 hold.check()
@@ -439,10 +478,47 @@ class Runner:
             return False
         finally:
             lease.drop(hold)
+        self._succeeded(bench, claim, digest)
+        return True
+
+    def _attempt_together(
+        self,
+        spark: SparkSession,
+        board: Board,
+        bench: Bench,
+        lease: InstanceLease,
+        claims: Sequence[Claim],
+    ) -> int:
+        """Work on small claims in one go, or one by one if that fails; how many were acked."""
+        holds = [lease.hold(claim) for claim in claims]
+        try:
+            for hold in holds:
+                hold.together = tuple(holds)
+                self._tell_of(hold, "claimed")
+            try:
+                with job_tag(spark, _tag(holds[0])):
+                    outcomes = WorkTogether(bench, holds).do()
+            except Exception as raised:
+                # Whose fault it is, they show when each is tried by itself.
+                if isinstance(raised, RowsMove):
+                    self._alone.add(bench.phase.index)
+                for hold in holds:
+                    hold.together = (hold,)
+                return sum(self._attempt_held(spark, board, bench, lease, each, told=True) for each in holds)
+            for hold, outcome in zip(holds, outcomes, strict=True):
+                if isinstance(outcome, Exception):
+                    self._failed(board, bench, hold, outcome)
+                else:
+                    self._succeeded(bench, hold.claim, outcome)
+            return sum(isinstance(outcome, str) for outcome in outcomes)
+        finally:
+            for hold in holds:
+                lease.drop(hold)
+
+    def _succeeded(self, bench: Bench, claim: Claim, digest: str) -> None:
         self._breaker.succeeded()
         with suppress(OSError, PenstockError):  # what is left is swept at the end of the run
             gc.sweep_partition(self.storage, bench.place, claim.range, claim.token, digest)
-        return True
 
     def _failed(self, board: Board, bench: Bench, hold: Hold, raised: Exception) -> None:
         error = self._explained(bench, hold, raised)
@@ -458,6 +534,7 @@ class Runner:
                 hold.patiently(lambda: board.release(hold.claim))
                 self._tell_of(hold, "released", message=error.what)
             else:
+                self._given_back.add(hold.claim.range)
                 state = hold.patiently(lambda: board.fail(hold.claim, f"{error.code}: {error}"))
                 kind: EventKind = "poisoned" if state is PartitionState.POISONED else "failed"
                 self._tell_of(hold, kind, message=str(error))
@@ -492,7 +569,12 @@ class Runner:
         self._stopping.set()
 
     def _cancel(self, spark: SparkSession, hold: Hold) -> None:
-        """Cancel the jobs of a lost claim until its thread has let go of it."""
+        """Cancel the jobs of a lost claim until its thread has let go of it.
+
+        Jobs that others have together with it go on while one of them is held.
+        """
+        if not hold.over:
+            return
 
         def until_gone() -> None:
             deadline = time.monotonic() + 60
@@ -502,19 +584,20 @@ class Runner:
         _cancel_jobs(spark, hold)
         threading.Thread(target=until_gone, name="penstock-cancel", daemon=True).start()
 
-    def _take_slot(self) -> bool:
+    def _take_slots(self, bench: Bench) -> int:
+        """How many partitions may be claimed now; none when as many are done as were asked for."""
+        wanted = 1 if bench.phase.index in self._alone else most_together(bench, self.config.claims)
         with self._lock:
             if self._slots is None:
-                return True
-            if self._slots == 0:
-                return False
-            self._slots -= 1
-            return True
+                return wanted
+            taken = min(wanted, self._slots)
+            self._slots -= taken
+            return taken
 
-    def _give_slot(self) -> None:
+    def _give_slots(self, count: int) -> None:
         with self._lock:
             if self._slots is not None:
-                self._slots += 1
+                self._slots += count
 
     def _ending(self, board: Board) -> Ending:
         if self._halted is not None:
@@ -559,8 +642,9 @@ def _tag(hold: Hold) -> str:
 
 def _cancel_jobs(spark: SparkSession, hold: Hold) -> None:
     # A JVM that is gone has no jobs left, and must not keep anybody from giving claims back.
-    with suppress(Exception):
-        cancel_tag(spark, _tag(hold))
+    if hold.over:
+        with suppress(Exception):
+            cancel_tag(spark, _tag(hold.together[0]))
 
 
 def _output_schemas(pipeline: Pipeline) -> dict[str, str]:
@@ -586,16 +670,17 @@ def phase_records(phases: Phases, registered: Mapping[str, Input]) -> tuple[Phas
         size: int | None = 1
         if isinstance(cut := phase.partitioning, ByRows):
             rows, size = registered[cut.table].total_rows, registered[cut.table].partition_rows
-        elif isinstance(cut, ByKeys):
+        elif isinstance(cut, ByKeys | ByOrder):
             rows = size = None
         reads = {
-            table: (origin, phases[origin].exchange(table, phase.keys(table)).name)
+            table: (origin, phases[origin].exchange(table, phase.index).name)
             for table, origin in phase.entering.items()
             if origin is not None
         }
         names = tuple(each.name for each in phase.leaving)
         stages = (phase.begin, phase.end)
-        found.append(PhaseRecord(str(cut), stages, phase.outputs, rows, size, names, reads))
+        record = PhaseRecord(str(cut), stages, phase.outputs, rows, size, names, reads, phase.ordered)
+        found.append(record)
     return tuple(found)
 
 

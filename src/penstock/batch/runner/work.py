@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -16,17 +16,19 @@ from penstock.batch.inputs import Input
 from penstock.batch.pipeline import Dataset, DatasetFactory, Pipeline, Retry, Stage
 from penstock.batch.pipeline.execute import Executor, resources_by_stage
 from penstock.batch.pipeline.fingerprint.digests import code_digest, resources_digest, stage_digest
-from penstock.batch.pipeline.phases import ByRows, Exchange, Phase, Phases
+from penstock.batch.pipeline.ordered import sorted_frame
+from penstock.batch.pipeline.phases import AsOne, ByRows, Phase, Phases
 from penstock.batch.pipeline.resources import Named, own_values
 from penstock.batch.pipeline.retry import attempt_job
 from penstock.batch.runner.events import Event, EventKind, Listener
 from penstock.batch.runner.lease import Hold
 from penstock.batch.runs import checkpoints, exchanges, layout, manifests
-from penstock.batch.runs.checkpoints import InputRows
+from penstock.batch.runs.checkpoints import InputRows, SavedCheckpoint
 from penstock.batch.runs.exchange_disk import ExchangeDisk
 from penstock.batch.runs.exchanges import Entering
 from penstock.batch.runs.manifests import Exchanged, Fingerprint, OutputManifest, SavedTable, StagePrint
 from penstock.batch.runs.options import RunnerConfig
+from penstock.batch.runs.pacing import Pace, StageCost
 from penstock.batch.runs.runs import Run
 from penstock.control.claims import Board, Claim
 from penstock.core.failpoints import reach
@@ -111,11 +113,26 @@ class Bench:
     """Its key ranges, if it has such."""
     disk: ExchangeDisk | None = None
     """The disk that run files take."""
+    pace: Pace | None = None
+    """What decides about checkpoints, if that depends on what they cost."""
 
     @property
     def place(self) -> str:
         """What the files of this phase stand under."""
         return self.run.place(self.phase.index)
+
+    def saves(self, stage: Stage) -> bool:
+        """Whether a checkpoint follows a stage."""
+        done = stage.index + 1 - self.phase.begin
+        if not self.config.strategy.after(done, len(self.phase.stages)):
+            return False
+        return self.pace is None or self.pace.saves(stage.index)
+
+    def learn(self, stage: Stage, unsaved: int, seconds: float, saved: Sequence[SavedCheckpoint]) -> None:
+        """Take note of what a stage cost with its checkpoint, if no other one was computed with it."""
+        if self.pace is not None and unsaved == 1:
+            files = [file for each in saved for table in each.tables.values() for file in table.files]
+            self.pace.learn(StageCost(stage.index, seconds, sum(file.bytes for file in files)))
 
 
 class ClaimWork:
@@ -165,16 +182,18 @@ class ClaimWork:
     def _compute(self, dataset: Dataset) -> str:
         bench = self.bench
         done, flows = self._begin(dataset)
-        phase = bench.phase
+        phase, unsaved = bench.phase, 0
         for stage in phase.stages[done - phase.begin :]:
             self.hold.check()
             before = time.monotonic()
             flows = self._stage(stage, flows)
-            done = stage.index + 1
-            if bench.config.strategy.after(done - phase.begin, len(phase.stages)):
-                flows = self._checkpoint(done, flows)
-            self._tell("stage", stage=stage.index, seconds=time.monotonic() - before)
-        self._tell("writing", stage=phase.end)
+            unsaved += 1
+            if bench.saves(stage):
+                flows, saved = self._checkpoint(stage.index + 1, flows)
+                bench.learn(stage, unsaved, time.monotonic() - before, [saved])
+                unsaved = 0
+            self.tell("stage", stage=stage.index, seconds=time.monotonic() - before)
+        self.tell("writing", stage=phase.end)
         return self._publish(flows)
 
     def _begin(self, dataset: Dataset) -> tuple[int, dict[str, Flow]]:
@@ -202,12 +221,12 @@ class ClaimWork:
                     self.rows = {name: t.rows for name, t in found.manifest.tables.items() if t.input is None}
                     given = self._given_rows()
                     self.rows |= {t: given[t] for t in self._untouched(found.manifest) if t in given}
-                    self._tell("resumed", stage=self.resumed_at)
+                    self.tell("resumed", stage=self.resumed_at)
                     return self.resumed_at, flows
                 except CorruptFile as error:
                     reasons = (error.what,)
             bench.board.drop_checkpoint(self.claim, found.ref.stage)
-            self._tell("set-aside", stage=found.ref.stage, message="; ".join(reasons))
+            self.tell("set-aside", stage=found.ref.stage, message="; ".join(reasons))
         self.rows = self._given_rows()
         if bench.exchange is None:
             # Those of key ranges are checked while they are read, batch by batch.
@@ -220,8 +239,11 @@ class ClaimWork:
         bench = self.bench
         if isinstance(cut := bench.phase.partitioning, ByRows):
             return {cut.table: self.claim.range.rows}
-        given = {t: bench.inputs[t].total_rows for t in bench.phase.entering if t in bench.inputs}
-        return given | {t: found.rows_in(self._buckets) for t, found in bench.entering.items()}
+        whole = [t for t, origin in bench.phase.entering.items() if origin is None and t in bench.inputs]
+        given = {t: bench.inputs[t].total_rows for t in whole}
+        # How many of a sorted table are between two keys is known once they are read.
+        unsorted = {t: found for t, found in bench.entering.items() if not found.order}
+        return given | {t: found.rows_in(self._buckets) for t, found in unsorted.items()}
 
     def _input_rows(self) -> int:
         """How many rows of registered inputs are done with it. Rows out of exchanges were counted before."""
@@ -250,7 +272,9 @@ class ClaimWork:
         # A single range is read by several tasks, so that Spark's own shuffle keeps all cores busy. Of
         # several, each is one task: Spark sees one partition and moves nothing.
         alone = self.bench.exchange is None or len(self.bench.exchange.ranges) == 1
-        hint = "shuffle_hash" if len(self.bench.entering) > 1 and not alone else None
+        hint = self._hint(name, sum(each.file.bytes for each in found.files))
+        if len(self.bench.entering) > 1 and not alone:
+            hint = "shuffle_hash"
         return found.flow(
             self.bench.storage, self._buckets, self._tasks(found.rows) if alone and found.rows else 1, hint
         )
@@ -267,7 +291,16 @@ class ClaimWork:
 
         whole = inputs.whole_files(registered, rows, schema) if rows else None
         native = self._native(registered, whole, schema) if whole else None
-        return Flow.scan(name, Scan(schema, cut, kept=InputRows(name), native=native))
+        hint = self._hint(name, registered.size)
+        return Flow.scan(name, Scan(schema, cut, kept=InputRows(name), native=native, hint=hint))
+
+    def _hint(self, name: str, size: int) -> str | None:
+        """How Spark shall join a table. It takes whatever a Python worker reads for a few bytes."""
+        if name in self.bench.phase.whole:
+            # Else it may be the partition that is collected, and sent to all tasks.
+            return "broadcast"
+        large = size > self.bench.config.small_bytes
+        return "merge" if large and isinstance(self.bench.phase.partitioning, AsOne) else None
 
     def _native(
         self, registered: Input, whole: inputs.Whole, schema: pa.Schema
@@ -297,6 +330,12 @@ class ClaimWork:
 
     def _stage(self, stage: Stage, flows: Mapping[str, Flow]) -> dict[str, Flow]:
         made = self.bench.executor.run_stage(self.bench.phase, stage, flows, self._resources[stage.index])
+        self.note(stage)
+        reach("stage.planned")
+        return made
+
+    def note(self, stage: Stage) -> None:
+        """Remember what a stage, which was planned, may do to rows, and how it is retried."""
         for bound in stage.transforms:
             if bound.transform.form == "frame" and not bound.writes_resources:
                 self._retries.append(bound.transform.retry)
@@ -304,55 +343,45 @@ class ClaimWork:
                 self.rows.pop(table, None)
             self._dropped |= bound.transform.drops
         self._since += stage.names
-        reach("stage.planned")
-        return made
 
-    def _checkpoint(self, done: int, flows: Mapping[str, Flow]) -> dict[str, Flow]:
+    def _checkpoint(self, done: int, flows: Mapping[str, Flow]) -> tuple[dict[str, Flow], SavedCheckpoint]:
         bench = self.bench
-        ref, saved, onward = self._retried(
+        [saved], onward = self._retried(
             lambda: checkpoints.save(
                 bench.spark,
                 bench.storage,
                 bench.place,
-                self.claim,
+                [self.claim],
                 done,
                 flows,
                 self._fingerprint.upto(done, bench.phase.index),
                 bench.config.compression,
             )
         )
+        self.record(saved)
+        return onward, saved
+
+    def record(self, saved: SavedCheckpoint) -> None:
+        """Note in the store that a checkpoint is complete."""
         # What follows reads files: the transforms up to here do not run again.
         self._retries = []
-        self._count({name: table for name, table in saved.items() if table.input is None})
+        self._count({name: table for name, table in saved.tables.items() if table.input is None})
         self._check_inputs()
         self.hold.check()
         reach("checkpoint.before")
-        self.hold.patiently(lambda: bench.board.save_checkpoint(self.claim, ref))
+        self.hold.patiently(lambda: self.bench.board.save_checkpoint(self.claim, saved.ref))
         reach("checkpoint.after")
-        return onward
 
     def _publish(self, flows: Mapping[str, Flow]) -> str:
-        bench = self.bench
-        output = bench.run.output_storage
-        written: dict[str, SavedTable] = {}
-        for name in bench.phase.outputs:
-            # What later phases need beside the output's own fields is not published.
-            published = bench.executor.pipeline.tables[name].__fields__
-            flow = flows[name].select(published)
+        [made] = write_phase(self.bench, [self.claim], flows, self._retried)
+        return self.publish(made)
 
-            def write(flow: Flow = flow, name: str = name) -> tuple[FileRecord, ...]:
-                folder = layout.output_folder(
-                    bench.run.name, bench.run.id, self.claim.range, self.claim.token, name
-                )
-                form = bench.run.output_format
-                # What is published stays: unlike a checkpoint, it is worth compressing.
-                return files.write(bench.spark, flow, output, folder, format=form, compression="lz4")
-
-            written[name] = SavedTable(flow.schema, self._retried(write))
-        left = {each.name: self._retried(partial(self._leave, each, flows)) for each in bench.phase.leaving}
+    def publish(self, made: PhaseFiles, together: int = 1) -> str:
+        """Publish what was written, by so many claims ``together``: each has taken its share of the time."""
+        bench, written, left = self.bench, made.tables, made.exchanges
         self._count(written)
         self._check_inputs()
-        seconds = time.monotonic() - self.began
+        seconds = (time.monotonic() - self.began) / together
         manifest = OutputManifest(
             self.claim.range,
             self.claim.token,
@@ -362,7 +391,7 @@ class ClaimWork:
             bench.run.fingerprint,
             written,
             left,
-            {name: found.rows_in(self._buckets) for name, found in bench.entering.items()},
+            self._read(written),
         )
         data = manifest.encode()
         digest = manifests.digest(data)
@@ -372,35 +401,21 @@ class ClaimWork:
         reach("ack.before")
         self.hold.patiently(lambda: bench.board.ack(self.claim, digest))
         reach("ack.after")
-        self._tell("acked", stage=self.resumed_at, rows=self._input_rows(), seconds=seconds)
+        self.tell("acked", stage=self.resumed_at, rows=self._input_rows(), seconds=seconds)
         return digest
 
-    def _leave(self, exchange: Exchange, flows: Mapping[str, Flow]) -> Exchanged:
-        bench = self.bench
-        left = exchanges.write(
-            bench.spark,
-            bench.storage,
-            bench.run,
-            bench.phase.index,
-            self.claim,
-            exchange,
-            flows[exchange.table],
-            bench.config.compression,
-        )
-        if bench.disk is not None:
-            try:
-                bench.disk.add(sum(each.file.bytes for each in left.files))
-            except DiskLimit:
-                for each in left.files:
-                    bench.storage.delete(each.file.path)
-                raise
-        return left
+    def _read(self, written: Mapping[str, SavedTable]) -> dict[str, int]:
+        """The rows that were read out of exchanges. A sorted table is published as it was read."""
+        return {
+            name: written[name].rows if found.order else found.rows_in(self._buckets)
+            for name, found in self.bench.entering.items()
+        }
 
     def _retried(self, write: Callable[[], T]) -> T:
         """Run a job, again if Spark lost a worker on the way, or as the transforms in it say."""
 
         def told(pause: float) -> None:
-            self._tell("retry", seconds=pause)
+            self.tell("retry", seconds=pause)
             time.sleep(pause)
 
         def once() -> T:
@@ -429,10 +444,80 @@ class ClaimWork:
         for whole in self._watched:
             whole.check_unchanged()
 
-    def _tell(self, kind: EventKind, **more: Any) -> None:
+    def tell(self, kind: EventKind, **more: Any) -> None:
         bench, claim = self.bench, self.claim
         phase = bench.phase.index
         bench.tell(Event(kind, bench.config.instance, claim.range, claim.token, phase=phase, **more))
+
+
+class PhaseFiles(NamedTuple):
+    """What a phase has made of one claim's rows, in files that nothing refers to yet."""
+
+    tables: dict[str, SavedTable]
+    exchanges: dict[str, Exchanged]
+
+
+def write_phase(
+    bench: Bench,
+    claims: Sequence[Claim],
+    flows: Mapping[str, Flow],
+    run: Callable[[Callable[[], list[Any]]], list[Any]],
+) -> list[PhaseFiles]:
+    """Write the outputs of a phase, and what it leaves for others; ``run`` runs a job.
+
+    Of several claims, each task of a flow has the rows of one.
+    """
+    made = [PhaseFiles({}, {}) for _ in claims]
+    for name in bench.phase.outputs:
+        # What later phases need beside the output's own fields is not published.
+        flow = _sorted(bench, name, flows[name].select(bench.executor.pipeline.tables[name].__fields__))
+        for each, records in zip(made, run(partial(_output, bench, claims, name, flow)), strict=True):
+            each.tables[name] = SavedTable(flow.schema, records)
+    for exchange in bench.phase.leaving:
+        left = partial(
+            exchanges.write,
+            bench.spark,
+            bench.storage,
+            bench.run,
+            bench.phase.index,
+            claims,
+            exchange,
+            flows[exchange.table],
+            bench.config.compression,
+        )
+        written = run(left)
+        _check_disk(bench, written)
+        for each, found in zip(made, written, strict=True):
+            each.exchanges[exchange.name] = found
+    return made
+
+
+def _sorted(bench: Bench, name: str, flow: Flow) -> Flow:
+    """Rows that Spark has to sort before they are published: where a claim has all of them."""
+    phase = bench.phase
+    if name not in phase.ordered or not isinstance(phase.partitioning, AsOne):
+        return flow
+    return Flow(name, sorted_frame(flow.frame(bench.spark), phase.ordered[name]), flow.schema)
+
+
+def _check_disk(bench: Bench, left: Sequence[Exchanged]) -> None:
+    """Count run files that were written; what is too much is removed again."""
+    if bench.disk is None:
+        return
+    files = [each.file for found in left for each in found.files]
+    try:
+        bench.disk.add(sum(each.bytes for each in files))
+    except DiskLimit:
+        for each in files:
+            bench.storage.delete(each.path)
+        raise
+
+
+def _output(bench: Bench, claims: Sequence[Claim], name: str, flow: Flow) -> list[tuple[FileRecord, ...]]:
+    run, form = bench.run, bench.run.output_format
+    folders = [layout.output_folder(run.name, run.id, each.range, each.token, name) for each in claims]
+    # What is published stays: unlike a checkpoint, it is worth compressing.
+    return files.write_each(bench.spark, flow, run.output_storage, folders, format=form, compression="lz4")
 
 
 def _buckets(bench: Bench, claim: Claim) -> tuple[int, int] | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.batch.pipeline import Pipeline
 from penstock.batch.pipeline.phases import Phase, Phases
@@ -16,11 +16,14 @@ from penstock.core.ranges import Range
 from penstock.errors import CorruptFile
 from penstock.spark import files
 from penstock.spark.files import Compression
-from penstock.spark.flow import Flow
+from penstock.spark.flow import Flow, Scan, ScanSplit, Splits
 from penstock.storage import FileRecord, Storage
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
+
+FilesByClaim = tuple[tuple[FileRecord, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,13 @@ class InputRows:
     """What a scan of a registered input is found by: its rows need not be saved again."""
 
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SavedRows:
+    """What a scan of a checkpoint is found by: the files of each claim that the rows are of."""
+
+    files: FilesByClaim
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,41 +99,67 @@ def restore(
         if table.input is not None:
             flows[name] = load_input(table.input).select(table.schema.names)
         else:
-            flows[name] = files.read(storage, name, table.schema, table.files)
+            flows[name] = read(storage, name, table.schema, (table.files,))
     return flows
+
+
+class SavedCheckpoint(NamedTuple):
+    """A checkpoint of one claim: the pointer for the store, and what it has of each table."""
+
+    ref: CheckpointRef
+    tables: dict[str, SavedTable]
 
 
 def save(
     spark: SparkSession,
     storage: Storage,
     run: str,
-    claim: Claim,
+    claims: Sequence[Claim],
     done: int,
     flows: Mapping[str, Flow],
     fingerprint: Fingerprint,
     compression: Compression,
-) -> tuple[CheckpointRef, dict[str, SavedTable], dict[str, Flow]]:
-    """Write the tables; what comes back is the pointer for the store, and flows that read the files.
+) -> tuple[list[SavedCheckpoint], dict[str, Flow]]:
+    """Write the tables; what comes back is a checkpoint for each claim, and flows that read the files.
 
-    ``fingerprint`` is the part that decides about the first ``done`` stages.
+    Of several claims, each task of a flow has the rows of one. ``fingerprint`` is the part that decides about
+    the first ``done`` stages.
     """
-    saved: dict[str, SavedTable] = {}
+    tables: list[dict[str, SavedTable]] = [{} for _ in claims]
     onward: dict[str, Flow] = {}
     for name, flow in flows.items():
         kept = flow.kept
         if isinstance(kept, InputRows):
-            saved[name], onward[name] = SavedTable(flow.schema, input=kept.name), flow
+            onward[name] = flow
+            for each in tables:
+                each[name] = SavedTable(flow.schema, input=kept.name)
             continue
-        if isinstance(kept, tuple) and all(isinstance(record, FileRecord) for record in kept):
-            records: tuple[FileRecord, ...] = kept
+        if isinstance(kept, SavedRows):
+            written = kept.files
         else:
-            folder = layout.checkpoint_folder(run, claim.range, claim.token, done - 1, name)
-            records = files.write(spark, flow, storage, folder, format="arrow", compression=compression)
-        saved[name] = SavedTable(flow.schema, records)
-        onward[name] = files.read(storage, name, flow.schema, records)
+            folders = [layout.checkpoint_folder(run, c.range, c.token, done - 1, name) for c in claims]
+            found = files.write_each(spark, flow, storage, folders, format="arrow", compression=compression)
+            written = tuple(found)
+        onward[name] = read(storage, name, flow.schema, written)
+        for each, records in zip(tables, written, strict=True):
+            each[name] = SavedTable(flow.schema, records)
     reach("checkpoint.written")
-    manifest = CheckpointManifest(claim.range, claim.token, done, fingerprint, saved)
-    data = CHECKPOINT.encode(manifest)
-    digest = manifests.digest(data)
-    storage.write(layout.checkpoint_manifest(run, claim.range, claim.token, done - 1, digest), data)
-    return CheckpointRef(done - 1, claim.token, digest), saved, onward
+    saved = []
+    for claim, each in zip(claims, tables, strict=True):
+        data = CHECKPOINT.encode(CheckpointManifest(claim.range, claim.token, done, fingerprint, each))
+        digest = manifests.digest(data)
+        storage.write(layout.checkpoint_manifest(run, claim.range, claim.token, done - 1, digest), data)
+        saved.append(SavedCheckpoint(CheckpointRef(done - 1, claim.token, digest), each))
+    return saved, onward
+
+
+def read(
+    storage: Storage, table: str, schema: pa.Schema, written: FilesByClaim, hint: str | None = None
+) -> Flow:
+    """The rows of Arrow files: a task for each, or for each claim if there are several."""
+
+    def cut(columns: Sequence[str]) -> Sequence[ScanSplit]:
+        splits = [tuple(files.IpcSplit(storage, r, tuple(columns)) for r in each) for each in written]
+        return splits[0] if len(splits) == 1 else [Splits(each) for each in splits]
+
+    return Flow.scan(table, Scan(schema, cut, kept=SavedRows(written), hint=hint))

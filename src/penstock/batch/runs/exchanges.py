@@ -22,11 +22,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.batch.exchange import packing, range_splits, run_files
+from penstock.batch.exchange import packing, range_splits, run_files, sorted_ranges
 from penstock.batch.exchange.packing import ExchangePlan
 from penstock.batch.exchange.run_files import ExchangeFile, ExchangeWriter
-from penstock.batch.pipeline.phases import ByKeys, Exchange, Phase
-from penstock.batch.runs import layout, manifests, runs
+from penstock.batch.pipeline.phases import ByKeys, ByOrder, Exchange, Phase
+from penstock.batch.runs import checkpoints, layout, manifests, runs
 from penstock.batch.runs.manifests import Exchanged, OutputManifest
 from penstock.batch.runs.runs import Run
 from penstock.config import shown_url
@@ -43,9 +43,10 @@ from penstock.errors import (
 from penstock.spark import files
 from penstock.spark.faults import decode
 from penstock.spark.files import Compression
-from penstock.spark.flow import Flow, Scan
+from penstock.spark.flow import Flow, Scan, ScanSplit
 from penstock.storage import Storage
 from penstock.store import Store
+from penstock.types.order import Order
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,17 +83,28 @@ class Entering:
     files: tuple[ExchangeFile, ...]
     writers: tuple[str, ...] = ()
     """The partition that wrote each of them."""
+    order: Order = ()
+    """What the chunks of the files are sorted by, if they are."""
+    boundaries: str | None = None
+    """Where ranges of sorted rows begin, once there is a plan."""
 
     @property
     def rows(self) -> int:
         return sum(each.file.rows for each in self.files)
 
     def flow(self, storage: Storage, buckets: tuple[int, int] | None, tasks: int, hint: str | None) -> Flow:
-        """The rows of some buckets, or all rows where there are no buckets, read by at most ``tasks``."""
-        if buckets is None:
-            return files.read(storage, self.table, self.schema, [each.file for each in self.files])
+        """The rows of some buckets, or all rows where there are no buckets, read by at most ``tasks``.
 
-        def cut(columns: Sequence[str]) -> Sequence[range_splits.RangeSplit]:
+        A range of sorted rows counts as a bucket, and is read by one task.
+        """
+        if buckets is None:
+            records = tuple(each.file for each in self.files)
+            return checkpoints.read(storage, self.table, self.schema, (records,), hint)
+
+        def cut(columns: Sequence[str]) -> Sequence[ScanSplit]:
+            if self.order:
+                number = buckets[0]
+                return sorted_ranges.cut(storage, self.files, self.order, self.boundaries, number, columns)
             return range_splits.cut(storage, self.files, *buckets, columns, tasks)
 
         return Flow.scan(self.table, Scan(self.schema, cut, hint=hint))
@@ -106,27 +118,33 @@ def write(
     storage: Storage,
     run: Run,
     phase: int,
-    claim: Claim,
+    claims: Sequence[Claim],
     exchange: Exchange,
     flow: Flow,
     compression: Compression,
-) -> Exchanged:
-    """Write the rows of a table for a later phase, on the executors."""
-    rows = flow.select(exchange.fields)
-    folder = layout.exchange_folder(run.place(phase), exchange.name, claim.range, claim.token)
+) -> list[Exchanged]:
+    """Write the rows of a table for a later phase, on the executors.
+
+    Of several claims, each task of the flow has the rows of one; what is left of each.
+    """
+    # Of a table that is only counted, some field has to tell how many rows there are.
+    rows = flow.select(exchange.fields or flow.schema.names[:1])
+    place, name = run.place(phase), exchange.name
+    folders = tuple(layout.exchange_folder(place, name, each.range, each.token) for each in claims)
     if not exchange.keys:
-        records = files.write(spark, rows, storage, folder, format="arrow", compression=compression)
-        return Exchanged(rows.schema, tuple(ExchangeFile(each, 0, ()) for each in records))
+        written = files.write_each(spark, rows, storage, folders, format="arrow", compression=compression)
+        return [Exchanged(rows.schema, tuple(ExchangeFile(r, 0, ()) for r in each)) for each in written]
     codec = files.codec(spark, storage, compression)
-    task = ExchangeWriter(storage, folder, rows.schema, exchange.keys, BUCKETS, codec)
+    buckets = 1 if exchange.order else BUCKETS
+    task = ExchangeWriter(storage, folders, rows.schema, exchange.keys, buckets, codec, order=exchange.order)
     try:
-        found = run_files.collected(rows.run(spark, (task,), run_files.SCHEMA).collect())
+        found = run_files.numbered(rows.run(spark, (task,), run_files.SCHEMA).collect())
     except PenstockError:
         raise
     except Exception as error:
         raise decode(error) from error
     reach("exchange.written")
-    return Exchanged(rows.schema, found)
+    return [Exchanged(rows.schema, each) for each in files.by_folder(found, len(folders))]
 
 
 def left(store: Store, storage: Storage, run: Run, phase: int, without: Sequence[str] = ()) -> Left:
@@ -160,7 +178,7 @@ def left(store: Store, storage: Storage, run: Run, phase: int, without: Sequence
     return Left(dict(zip(names, found, strict=True)), digests, tuple(poisoned))
 
 
-def entering(left: Left, exchange: Exchange, schema: pa.Schema) -> Entering:
+def entering(left: Left, exchange: Exchange, schema: pa.Schema, plan: ExchangePlan | None = None) -> Entering:
     """A table as the partitions of an earlier phase left it; ``schema`` is for one without any."""
     found: list[ExchangeFile] = []
     writers: list[str] = []
@@ -171,14 +189,15 @@ def entering(left: Left, exchange: Exchange, schema: pa.Schema) -> Entering:
             fields = f" the fields {', '.join(sorted(lacking))} of" if lacking else ""
             raise CodeChanged(
                 f"partition {name} was completed by other code, which did not keep{fields} {exchange.table} "
-                f"by {', '.join(exchange.keys) or 'all rows'} for a later phase",
+                f"{exchange.how} for a later phase",
                 left="what is complete is kept",
                 hint="compute everything anew with --run NAME, or go back to that code",
             )
         schema = exchanged.schema
         found += exchanged.files
         writers += [name] * len(exchanged.files)
-    return Entering(exchange.table, schema, tuple(found), tuple(writers))
+    boundaries = plan.boundaries if plan else None
+    return Entering(exchange.table, schema, tuple(found), tuple(writers), exchange.order, boundaries)
 
 
 def plan_key(run: Run, phase: int) -> str:
@@ -208,15 +227,21 @@ def agree(
     made_of = {name: digest for each in left for name, digest in each.digests.items()}
     without = [name for each in left for name in each.poisoned]
     written = [each for table in tables for each in table.files]
-    if isinstance(phase.partitioning, ByKeys):
-        small = sum(each.file.bytes for each in written) <= sizes.small_bytes
+    small = sum(each.file.bytes for each in written) <= sizes.small_bytes
+    target = max(sizes.target_bytes, sizes.small_bytes) if small else sizes.target_bytes
+    least = 1 if small else sizes.at_least
+    if isinstance(cut := phase.partitioning, ByKeys):
         made = packing.plan(
             written,
             buckets=BUCKETS,
-            target_bytes=max(sizes.target_bytes, sizes.small_bytes) if small else sizes.target_bytes,
-            at_least=1 if small else sizes.at_least,
+            target_bytes=target,
+            at_least=least,
             made_of=made_of,
             without=without,
+        )
+    elif isinstance(cut, ByOrder):
+        made = sorted_ranges.plan(
+            written, cut.order, target_bytes=target, at_least=least, made_of=made_of, without=without
         )
     else:
         made = packing.plan_of_one(written, made_of=made_of, without=without)

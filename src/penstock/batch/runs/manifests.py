@@ -7,7 +7,7 @@ recorded is never believed.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import NamedTuple, TypeVar
@@ -160,15 +160,25 @@ def brief(fingerprint: Members) -> Members:
     return {name: each for name, each in fingerprint.items() if name != "phases" or each}
 
 
+def _run_files(found: Members) -> Iterator[Members]:
+    """The run files of a manifest. Those that are not sorted have no samples, and do without the member."""
+    return (each for left in found.get("exchanges", {}).values() for each in left["files"])
+
+
 def _format(manifest: type[T], kind: str, omits: tuple[str, ...] = ()) -> DocumentFormat[T]:
     def pack(found: Members) -> Members:
         seconds = {"seconds": round(found["seconds"], 3)} if "seconds" in found else {}
         short = {"kind": kind, "partition": str(Range(**found["partition"]))}
+        for each in _run_files(found):
+            if each["samples"] is None:
+                del each["samples"]
         return {**found, **seconds, **short, "fingerprint": brief(found["fingerprint"])}
 
     def unpack(found: Members) -> Members:
         if found["kind"] != kind:
             raise ValueError(f"it is the manifest of another kind: {found['kind']}")
+        for each in _run_files(found):
+            each.setdefault("samples", None)
         partition = plain(Range.parse(found["partition"]))
         return {**found, "partition": partition, "fingerprint": complete(found["fingerprint"])}
 

@@ -52,7 +52,19 @@ class Never:
         return "none"
 
 
-Checkpointing = EveryStage | EveryNStages | Never
+@dataclass(frozen=True, slots=True)
+class Auto:
+    """Checkpoint where the work since the last one is worth it: see `penstock.batch.runs.pacing`."""
+
+    def after(self, done: int, stages: int) -> bool:
+        """Whether there may be one; whether there is follows from what was measured."""
+        return done < stages
+
+    def __str__(self) -> str:
+        return "auto"
+
+
+Checkpointing = EveryStage | EveryNStages | Never | Auto
 """The stage after the last one is the output itself: there is never a checkpoint after it."""
 
 
@@ -62,10 +74,12 @@ def checkpointing(text: str) -> Checkpointing:
         return Never()
     if text == "every-stage":
         return EveryStage()
+    if text == "auto":
+        return Auto()
     prefix, _, number = text.partition(":")
     if prefix == "every" and number.isdecimal() and int(number):
         return EveryNStages(int(number))
-    raise ConfigError(f"{text!r} is not a checkpoint strategy", hint="use every-stage, every:N or none")
+    raise ConfigError(f"{text!r} is not a checkpoint strategy", hint="use every-stage, every:N, auto or none")
 
 
 def instance_id() -> str:

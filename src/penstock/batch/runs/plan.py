@@ -17,6 +17,7 @@ from penstock.control.claims import PartitionState, PartitionView
 from penstock.core.ranges import PartitionName
 from penstock.storage import Storage
 from penstock.store import Store
+from penstock.types.order import order_text
 
 Action = Literal["done", "reuse", "recompute", "set aside"]
 
@@ -49,6 +50,8 @@ class ExchangeView:
     keys: tuple[str, ...]
     fields: tuple[str, ...]
     readers: tuple[int, ...]
+    how: str
+    """By keys, as a whole or sorted, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,8 @@ class PhasePlan:
     exchanges: tuple[ExchangeView, ...]
     outputs: tuple[str, ...]
     """What its acks publish."""
+    sorted_by: dict[str, str]
+    """The outputs among them whose files are sorted, and by what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +122,8 @@ class KeyRanges:
     """Bytes of the largest range."""
     without: tuple[str, ...]
     """Partitions whose rows are missing, because the run was told to go on without them."""
+    is_sorted: bool = False
+    """Whether the ranges follow each other in the order of their rows; each is a bucket then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +159,11 @@ def _phase(phases: Phases, phase: Phase, strategy: Checkpointing) -> PhasePlan:
         dict(phase.needs),
         tuple(sorted(phase.whole)),
         tuple(_stage(phases, phase, stage, strategy) for stage in phase.stages),
-        tuple(ExchangeView(e.table, e.keys, tuple(sorted(e.fields)), e.readers) for e in phase.leaving),
+        tuple(
+            ExchangeView(e.table, e.keys, tuple(sorted(e.fields)), e.readers, e.how) for e in phase.leaving
+        ),
         phase.outputs,
+        {table: order_text(order) for table, order in phase.ordered.items()},
     )
 
 
@@ -216,6 +226,7 @@ def _key_ranges(store: Store, run: Run) -> Iterator[KeyRanges]:
                 sum(each.bytes for each in plan.ranges),
                 max(each.bytes for each in plan.ranges),
                 plan.without,
+                run.every_phase[phase].by_order,
             )
 
 

@@ -15,6 +15,7 @@ from penstock.errors import CodeChanged, RunError, RunMismatch, UsageError
 from penstock.spark.files import Format
 from penstock.storage import Storage
 from penstock.store import Store
+from penstock.types.order import Order
 
 _ACCEPTED = 8
 
@@ -36,10 +37,17 @@ class PhaseRecord:
     """What it leaves for later phases."""
     reads: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     """Of each table that it reads out of an exchange, the phase that left it and the name of the exchange."""
+    ordered: Mapping[str, Order] = field(default_factory=dict)
+    """The outputs that it publishes as sorted files, each with its order."""
 
     @property
     def by_keys(self) -> bool:
-        return self.rows is None
+        return self.rows is None and not self.by_order
+
+    @property
+    def by_order(self) -> bool:
+        """Whether its partitions are ranges of a table that is sorted."""
+        return self.cut.startswith("order")
 
     @property
     def table(self) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from penstock.batch import inputs
-from penstock.batch.runs import exchange_proofs, runs
+from penstock.batch.runs import exchange_proofs, order_proofs, runs
 from penstock.batch.runs.manifests import OutputManifest
 from penstock.batch.runs.output import Output
 from penstock.batch.runs.runs import Run
@@ -129,7 +129,10 @@ class _Verifier:
     def _exchanges(self) -> list[Check]:
         return [
             Check(proof.name, not proof.problems, _listed(proof.found, proof.problems))
-            for proof in exchange_proofs.prove(self.store, self.run)
+            for proof in (
+                *exchange_proofs.prove(self.store, self.run),
+                *order_proofs.prove(self.store, self.run),
+            )
         ]
 
     def _manifests(self) -> tuple[Check, list[tuple[str, FileRecord]], dict[str, int]]:

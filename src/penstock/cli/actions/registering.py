@@ -106,8 +106,11 @@ class Registrar:
                 return True
         return False
 
-    def register(self, spark: SparkSession | None, partition_rows: int, *, fixed: bool) -> list[Input]:
-        """Register what was named. ``fixed``: rows per partition are as they were registered before."""
+    def register(self, spark: SparkSession | None, partition_rows: int | None, *, fixed: bool) -> list[Input]:
+        """Register what was named. ``fixed``: rows per partition are as they were registered before.
+
+        Without ``partition_rows``, they follow from the files.
+        """
         from penstock.batch import inputs
 
         made = []
@@ -125,7 +128,7 @@ class Registrar:
             made.append(self._register(spark, table, name, rows))
         return made
 
-    def _register(self, spark: SparkSession | None, table: type[Table], name: str, rows: int) -> Input:
+    def _register(self, spark: SparkSession | None, table: type[Table], name: str, rows: int | None) -> Input:
         from penstock.batch import inputs
 
         source = self.sources[table.__table_name__]

@@ -65,11 +65,11 @@ def _stage(stage: StagePlan) -> Iterator[Block]:
 def _leaves(phase: PhasePlan) -> Iterator[Block]:
     """What a phase hands on and what it publishes."""
     for each in phase.exchanges:
-        how = f"by {', '.join(each.keys)}" if each.keys else "as a whole"
         to = ", ".join(str(reader) for reader in each.readers)
-        yield f"  └ exchange to phase {to}: {each.table}({', '.join(each.fields)}) {how}"
+        yield f"  └ exchange to phase {to}: {each.table}({', '.join(each.fields)}) {each.how}"
     if phase.outputs:
-        yield f"  └ output: {', '.join(phase.outputs)}"
+        told = (f"{t} sorted by {by}" if (by := phase.sorted_by.get(t)) else t for t in phase.outputs)
+        yield f"  └ output: {', '.join(told)}"
 
 
 def _run(run: RunPlan, plan: PipelinePlan) -> Iterator[Block]:
@@ -77,8 +77,9 @@ def _run(run: RunPlan, plan: PipelinePlan) -> Iterator[Block]:
     for reason in run.code_changed:
         yield f"  changed since it began: {reason}"
     for each in run.exchanges:
+        origin = "sorted rows" if each.is_sorted else f"{amount(each.buckets)} buckets"
         yield (
-            f"  exchange to phase {each.phase}: {amount(each.buckets)} buckets → "
+            f"  exchange to phase {each.phase}: {origin} → "
             f"{count(each.ranges, 'key range')}, {count(each.rows, 'row')}, {size(each.bytes)}, "
             f"{size(each.largest)} at most"
         )

@@ -38,7 +38,7 @@ def with_settings(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--instances", type=int, metavar="N", help="Processes that work on it, each with a Spark session."
     )
-    @click.option("--checkpoint", metavar="WHEN", help="every-stage, every:N or none.")
+    @click.option("--checkpoint", metavar="WHEN", help="every-stage, every:N, auto or none.")
     @click.option("--claims", type=int, metavar="N", help="Partitions that an instance works on at once.")
     @click.option("--max-batches", type=int, metavar="N", help="Stop after N partitions.")
     @click.option("--lease-ttl", metavar="TIME", help="How long a dead instance's claims are kept: 10s, 2m.")
@@ -88,7 +88,12 @@ def with_settings(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--output", metavar="DIR", help="Where output files go.  [default: STORAGE/output]")
 @click.option("--output-format", type=click.Choice(["parquet", "arrow"]), help="[default: parquet]")
 @click.option("--run", "name", metavar="NAME", help="Name of the run.  [default: the pipeline's name]")
-@click.option("--partition-rows", type=int, metavar="N", help="Rows of a partition.")
+@click.option(
+    "--partition-rows",
+    type=int,
+    metavar="N",
+    help="Rows of a partition.  [default: whole files, or 2.5 million]",
+)
 @with_context
 @with_settings
 def command(

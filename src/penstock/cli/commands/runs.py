@@ -109,7 +109,7 @@ def _phases(view: RunView) -> Iterator[tuple[str, str]]:
         if s is None:
             yield "", "not begun"
         else:
-            what = "partition" if phase.by_rows else "key range" if phase.by_keys else "claim"
+            what = "partition" if phase.by_rows else "key range" if phase.rows is None else "claim"
             yield "", f"{count(s.total.partitions, what)}: {', '.join(_standing(s))}"
     if view.summary is not None:
         yield "failed or lost", f"{count(view.summary.failures, 'attempt')}"

@@ -42,15 +42,20 @@ _MICROS = {
 }
 _YEARS = {"year": 1, "decade": 10, "century": 100, "millennium": 1000}
 _TOKEN = re.compile(
-    r"[\s,]*(?:(?P<clock>(?:[+-]\s*)?\d+(?::\d*)+(?:\.\d*)?)|(?P<years>(?:[+-]\s*)?\d+-\d+)(?![\d:])"
-    r"|(?P<number>(?:[+-]\s*)?\d+(?:\.\d*)?|\.\d+)|(?P<word>[a-zA-Z]+)(?![-./])|(?P<mark>@))"
+    r"[\s,]*(?:(?P<clock>(?:[+-]\s*)?\d++(?::\d*+)++(?:\.\d*+)?+)(?![+.-])|(?P<years>(?:[+-]\s*)?\d+-\d+)(?![\d:-])"
+    r"|(?P<number>(?:[+-]\s*)?\d++(?:\.\d*+)?+|\.\d++)(?!-)|(?P<word>[a-zA-Z]+)(?![-./])|(?P<mark>@))",
+    re.ASCII,
 )
-_CLOCK = re.compile(r"(\d+):(\d*)(?::(\d*))?(?:\.(\d*))?")
-_ISO_PART = re.compile(r"([+-]?(?:\d+(?:[.,]\d*)?|[.,]\d+))([YMWDHS])")
-_ISO_DATE = re.compile(r"([+-]?\d+)-([+-]?\d+)(?:-([+-]?\d+))?")
-_ISO_CLOCK = re.compile(r"([+-]?\d+):(\d+)(?::(\d+(?:[.,]\d*)?))?")
+_CLOCK = re.compile(r"(\d+):(\d*)(?::(\d*))?(?:\.(\d*))?", re.ASCII)
+_ISO_PART = re.compile(r"([+-]?(?:\d+(?:[.,]\d*)?|[.,]\d+))([YMWDHS])", re.ASCII)
+_ISO_DATE = re.compile(r"([+-]?\d+)-([+-]?\d+)(?:-([+-]?\d+))?", re.ASCII)
+_ISO_CLOCK = re.compile(r"([+-]?\d+):(\d+)(?::(\d+(?:\.\d*|,\d+)?))?", re.ASCII)
 _ISO_UNITS = {"Y": "year", "M": "month", "W": "week", "D": "day"}
 _ISO_TIMES = {"H": "hour", "M": "minute", "S": "second"}
+_BLANKS = " \t\n\r\v\f"
+_GLUED = frozenset({"d", "h", "m", "mm", "mon", "s", "t", "y"})
+"""Units behind which a number may follow without a blank: 2h30m."""
+_GOES_ON = re.compile("[0-9+]")
 _MOST = 2**31
 _MOST_MICROS = 2**63
 
@@ -90,7 +95,7 @@ def parsed(text: str, fields: str = "", precision: int | None = None) -> Parts:
 
     Raises `SqlError` as PostgreSQL does: 22007 for what is no interval, 22015 for what is too large.
     """
-    body = text.strip()
+    body = text.strip(_BLANKS)
     if re.fullmatch(r"[+-]?inf(inity)?", body, re.IGNORECASE):
         raise SqlError(
             f"the interval {body} is not supported", sqlstate="0A000", hint="Intervals here are finite."
@@ -98,7 +103,7 @@ def parsed(text: str, fields: str = "", precision: int | None = None) -> Parts:
     if re.search(r"\d{1000}", body):
         # No interval has so many digits, and Python does not make a number of many more.
         raise SqlError("interval field value out of range", sqlstate="22015")
-    parts = _iso(body) if body.startswith("P") else _spoken(body, fields.lower())
+    parts = _iso(text) if text.startswith("P") else _spoken(body, fields.lower())
     if parts is None:
         raise SqlError(f'invalid input syntax for type interval: "{text}"', sqlstate="22007")
     if max(abs(parts.months), abs(parts.days)) >= _MOST or abs(parts.micros) >= _MOST_MICROS:
@@ -207,11 +212,15 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
     while at < len(text):
         found = _TOKEN.match(text, at)
         if found is None or found.lastgroup is None:
-            if text[at:].strip():
+            if text[at:].strip(_BLANKS):
                 yield "bad", ""
             return
-        yield found.lastgroup, re.sub(r"\s", "", found[found.lastgroup].lower())
         at = found.end()
+        word = found[found.lastgroup].lower()
+        if found.lastgroup == "word" and _GOES_ON.match(text, at) and word not in _GLUED:
+            yield "bad", ""
+            return
+        yield found.lastgroup, re.sub(r"\s", "", word)
 
 
 def _default(fields: str) -> str:

@@ -16,7 +16,7 @@ from sqlglot import exp
 from penstock.errors import SqlError
 from penstock.sql.parse import catalog_text, trees
 from penstock.sql.parse.known_names import CATALOG_RELATIONS, SET_RETURNING, SPARK_AGGREGATES, SPARK_ONLY
-from penstock.sql.parse.lexing import WORD, Token
+from penstock.sql.parse.lexing import WORD, Token, lexed
 from penstock.sql.statements import safety
 
 CATALOG_SCHEMAS = frozenset({"pg_catalog", "information_schema"})
@@ -70,7 +70,8 @@ def analyse(sql: str, dialect: str = "auto", *, schema_exists: safety.SchemaExis
         tree, spoken = trees.parsed(sql, dialect, tokens)
         safety.check_tree(tree, schema_exists=schema_exists)
     except SqlError:
-        catalog = catalog_text.relations(tokens) if dialect != "spark" else None
+        # The shadow gets the text as it stands, so Spark's reading is none to go by.
+        catalog = catalog_text.relations(lexed(sql, "postgres")) if dialect != "spark" else None
         if catalog is None:
             raise
         return _opaque(sql, tokens, catalog)

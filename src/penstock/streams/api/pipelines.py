@@ -120,6 +120,12 @@ def pipeline_sink(site: Site, shape: Shape, pipeline: Any, sinks: Mapping[str, S
     if not isinstance(pipeline, Pipeline):
         raise site.error(DefinitionError, f"is given {pipeline!r} for a pipeline")
     _check_input(site, shape, pipeline)
+    if pipeline.order_by:
+        raise site.error(
+            DefinitionError,
+            f"is given pipeline {pipeline.name}, which sorts {next(iter(pipeline.order_by))}",
+            hint="a stream never has all rows: leave order_by= out, and sort where the rows are read",
+        )
     made = {table.__table_name__ for table in pipeline.outputs}
     if wrong := sorted(made ^ sinks.keys()):
         raise site.error(

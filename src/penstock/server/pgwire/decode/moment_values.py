@@ -9,15 +9,26 @@ from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 
 from penstock.errors import SqlError
-from penstock.server.pgwire.decode.refusals import bad_binary, bad_text, moment_out_of_range, unsupported
+from penstock.server.pgwire.decode.refusals import (
+    BLANKS,
+    bad_binary,
+    bad_text,
+    moment_out_of_range,
+    unsupported,
+)
 from penstock.sql.parse.interval_input import Parts, parsed
 
-_DATE = re.compile(r"(\d{4,6})-(\d{1,2})-(\d{1,2})|(\d{4})(\d\d)(\d\d)|(\d{4,6})/(\d{1,2})/(\d{1,2})")
-_CLOCK = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d)(?:\.(\d*))?)?")
-_MOMENT = re.compile(
-    rf"(?P<date>{_DATE.pattern})(?:(?:\s+|\s*[Tt]\s*)(?P<clock>{_CLOCK.pattern}))?\s*(?P<zone>[A-Za-z+-][^\s]*)?"
+_DATE = re.compile(
+    r"(\d{4,6})-(\d{1,2})-(\d{1,2})|(\d{4})(\d\d)(\d\d)|(\d{4,6})/(\d{1,2})/(\d{1,2})", re.ASCII
 )
-_OFFSET = re.compile(r"([+-])(\d{1,2})(?::?(\d\d))?(?::?(\d\d))?")
+_CLOCK = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d)(?:\.(\d*))?)?", re.ASCII)
+# What comes right behind a day cannot be an offset to the west: it could be more of the day.
+_MOMENT = re.compile(
+    rf"(?P<date>{_DATE.pattern})(?:(?:\s+|\s*[Tt]\s*)(?P<clock>{_CLOCK.pattern})|(?!-))"
+    r"\s*(?P<zone>[A-Za-z+-][^\s]*)?",
+    re.ASCII,
+)
+_OFFSET = re.compile(r"([+-])(\d{1,2})(?::(\d\d)(?::(\d\d))?|(\d\d))?", re.ASCII)
 _EPOCH = datetime(2000, 1, 1)
 _INFINITE = {"infinity", "-infinity", "+infinity", "inf", "-inf"}
 _REFUSED = "infinity has no place in Spark's dates and time stamps: use a far date, such as 9999-12-31"
@@ -34,14 +45,16 @@ def timestamp_from_text(text: str, zone: str | None) -> datetime:
     moment, told = _moment(text, name)
     if zone is None:
         return moment
+    there = moment.replace(tzinfo=_zone(told or zone, text))
     try:
-        return moment.replace(tzinfo=_zone(told or zone, text)).astimezone(UTC)
+        # Of an hour that clocks show twice, PostgreSQL takes the second.
+        return max(there.astimezone(UTC), there.replace(fold=1).astimezone(UTC))
     except OverflowError:
         raise moment_out_of_range(name, text) from None
 
 
 def _moment(text: str, name: str) -> tuple[datetime, str | None]:
-    word = text.strip()
+    word = text.strip(BLANKS)
     if word.lower() in _INFINITE:
         raise unsupported(f"the {name} {word}", _REFUSED)
     if word.lower() == "epoch":
@@ -60,6 +73,8 @@ def _moment(text: str, name: str) -> tuple[datetime, str | None]:
         raise moment_out_of_range(name, word)
     try:
         moment = datetime(year, month, day)
+        if match["zone"] is not None:
+            _zone(match["zone"], text)  # it must be one also where it does not count
         return moment + _clock(match["clock"] or "00:00", name, text), match["zone"]
     except ValueError:
         raise SqlError(f'date/time field value out of range: "{text[:200]}"', sqlstate="22008") from None
@@ -84,10 +99,14 @@ def _zone(name: str, text: str) -> tzinfo:
         return UTC
     match = _OFFSET.fullmatch(name)
     if match is not None:
-        size = timedelta(hours=int(match[2]), minutes=int(match[3] or 0), seconds=int(match[4] or 0))
-        if size >= timedelta(hours=16):
+        hours, minutes, seconds = int(match[2]), int(match[3] or match[5] or 0), int(match[4] or 0)
+        size = timedelta(hours=hours, minutes=minutes, seconds=seconds)
+        if size >= timedelta(hours=16) or max(minutes, seconds) > 59:
             raise SqlError(f'time zone displacement out of range: "{text[:200]}"', sqlstate="22009")
         return timezone(-size if match[1] == "-" else size)
+    if "/" not in name:
+        # PostgreSQL's CET has no summer time, that of the list of zones has.
+        raise unsupported(f'the time zone "{name[:200]}"', "write an offset, or a name such as Europe/Berlin")
     try:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
@@ -95,7 +114,7 @@ def _zone(name: str, text: str) -> tzinfo:
 
 
 def time_from_text(text: str) -> time:
-    word = text.strip()
+    word = text.strip(BLANKS)
     span = _clock(word, "time", text)
     if span >= timedelta(days=1):
         raise unsupported("the time 24:00:00", "use 00:00:00, or 23:59:59.999999")

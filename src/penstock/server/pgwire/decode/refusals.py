@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from penstock.errors import SqlError
 
+BLANKS = " \t\n\r\v\f"
+"""What may stand around a value. Others of Unicode's are letters to PostgreSQL."""
+
 _SHOWN = 200
 
 

@@ -22,7 +22,7 @@ from penstock.server.pgwire.decode.moment_values import (
     timestamp_from_binary,
     timestamp_from_text,
 )
-from penstock.server.pgwire.decode.refusals import bad_binary, bad_text, out_of_range, unsupported
+from penstock.server.pgwire.decode.refusals import BLANKS, bad_binary, bad_text, out_of_range, unsupported
 from penstock.types import postgres
 
 _INTEGERS = {
@@ -33,7 +33,8 @@ _INTEGERS = {
 }
 _TRUE = ("true", "yes", "on", "1")
 _FALSE = ("false", "no", "off", "0")
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_UNUSUAL = re.compile(r"[+-]?inf(?:inity)?|nan")
 _UUID = re.compile(r"\{?([0-9a-fA-F]{4}-?){7}[0-9a-fA-F]{4}\}?")
 _LONGEST_NUMBER = 2000
 _NUMERIC_SIGNS = {0: 0, 0x4000: 1}
@@ -79,7 +80,7 @@ def _from_text(oid: int, text: str, zone: str) -> object:
 
 def _integer(oid: int, text: str) -> int:
     kind, bits = _INTEGERS[oid]
-    if len(text) > _LONGEST_NUMBER or not re.fullmatch(r"\s*[+-]?[0-9]+\s*", text):
+    if len(text) > _LONGEST_NUMBER or not re.fullmatch(r"\s*[+-]?[0-9]+\s*", text, re.ASCII):
         raise bad_text(postgres.type_name(oid), text)
     number = int(text)
     low, high = (0, 1 << bits) if kind.isupper() else (-(1 << bits - 1), 1 << bits - 1)
@@ -89,7 +90,7 @@ def _integer(oid: int, text: str) -> int:
 
 
 def _bool(text: str) -> bool:
-    word = text.strip().lower()
+    word = text.strip(BLANKS).lower()
     # PostgreSQL takes what begins like one of the words, if it begins like one only.
     if word and any(each.startswith(word) for each in _TRUE) and word != "o":
         return True
@@ -99,13 +100,13 @@ def _bool(text: str) -> bool:
 
 
 def _float(text: str) -> float:
-    word = text.strip().lower()
-    if word.lstrip("+-") in {"nan", "inf", "infinity"} and not (word[0] in "+-" and word.endswith("nan")):
+    word = text.strip(BLANKS).lower()
+    if _UNUSUAL.fullmatch(word):
         return float(word)
     if not _NUMBER.fullmatch(word):
         raise bad_text("double precision", text)
     number = float(word)
-    if math.isinf(number):
+    if math.isinf(number) or (number == 0 and re.search("[1-9]", word.partition("e")[0])):
         raise out_of_range("double precision", text)
     return number
 
@@ -122,8 +123,8 @@ def _single(number: float, text: str) -> float:
 
 
 def _numeric(text: str) -> Decimal:
-    word = text.strip()
-    if word.lower().lstrip("+-") in {"nan", "inf", "infinity"}:
+    word = text.strip(BLANKS)
+    if _UNUSUAL.fullmatch(word.lower()):
         raise unsupported(f"the numeric value {word}", "numbers here are finite: use double precision for it")
     if len(word) > _LONGEST_NUMBER or not _NUMBER.fullmatch(word):
         raise bad_text("numeric", text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from penstock.sql.rules.core import text
@@ -232,7 +232,10 @@ def _written(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_written, value)) + "]"
     if isinstance(value, _Number):
-        number = Decimal(value)
+        try:
+            number = Decimal(value)
+        except InvalidOperation:
+            raise ValueError("value overflows numeric format") from None
         if abs(number.adjusted()) > _MOST_ZEROS:
             raise ValueError("value overflows numeric format")
         return f"{number:f}".lstrip("-") if not number else f"{number:f}"

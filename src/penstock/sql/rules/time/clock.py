@@ -12,13 +12,13 @@ from penstock.sql.rules.time import intervals
 from penstock.sql.rules.types import DAYTIME, TIME, TIMESTAMP
 from penstock.sql.rules.values.texts import plain
 
-_LITERAL = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d*)?))?\s*([ap]m)?", re.IGNORECASE)
+_LITERAL = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d*)?))?\s*([ap]m)?", re.IGNORECASE | re.ASCII)
 _TEXT = "^[0-9]{1,2}:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)?$"
 
 
 def constant(value: str) -> Typed:
     """``time 'value'``."""
-    found = _LITERAL.fullmatch(value.strip())
+    found = _LITERAL.fullmatch(value.strip(" \t\n\r\v\f"))
     if found is None:
         if re.search(r"[a-z]|[+-]", value, re.IGNORECASE):
             raise refuse(

@@ -9,7 +9,7 @@ from sqlglot import exp
 from penstock.sql.rules.core import Call, Context, Typed, function, once, refuse, rule, text
 from penstock.sql.rules.text.formats import moment_text, parsed
 from penstock.sql.rules.text.number_formats import number_text
-from penstock.sql.rules.time import clock
+from penstock.sql.rules.time import clock, zones
 from penstock.sql.rules.time.moments import in_range
 from penstock.sql.rules.types import BOOL, DATE, INT4, TEXT, TIMESTAMP, TIMESTAMPTZ
 from penstock.sql.rules.values.casts import cast, coerce
@@ -125,13 +125,9 @@ def at_zone(value: Typed, zone: Typed, node: exp.Expr) -> Typed:
         value = coerce(value, TIMESTAMPTZ)
     spelled = _zone_name(zone, node)
     if value.type.name == "timestamptz":
-        return Typed(
-            f"convert_timezone(current_timezone(), {spelled}, CAST({value.sql} AS TIMESTAMP_NTZ))", TIMESTAMP
-        )
+        return zones.shown(value.sql, spelled)
     if value.type.name == "timestamp":
-        return Typed(
-            f"CAST(convert_timezone({spelled}, current_timezone(), {value.sql}) AS TIMESTAMP)", TIMESTAMPTZ
-        )
+        return zones.instant(value.sql, spelled)
     raise refuse(f"AT TIME ZONE of {value.type.name} is not supported", node)
 
 

@@ -34,7 +34,7 @@ from penstock.sql.rules.types import (
     numeric,
 )
 from penstock.sql.rules.values.constants import check_range
-from penstock.sql.rules.values.literals import FLOATING, UUID_FORM, constant, floating, shortened
+from penstock.sql.rules.values.literals import BLANKS, FLOATING, UUID_FORM, constant, floating, shortened
 from penstock.sql.rules.values.literals import decimal as decimal_literal
 from penstock.sql.rules.values.texts import holds_bpchar, json_text, plain, to_text
 
@@ -209,7 +209,7 @@ def _literal(value: str, kind: Type) -> Typed | None:
 
 def _array_literal(value: str, kind: Type) -> Typed:
     element = kind.element or TEXT
-    inner = value.strip(_BLANKS)
+    inner = value.strip(BLANKS)
     if inner.startswith("[") or (inner.startswith("{") and "{" in inner[1:]):
         raise refuse("this array literal is not supported", hint="Write ARRAY[…].")
     if len(inner) < 2 or inner[0] != "{" or inner[-1] != "}":
@@ -223,9 +223,8 @@ def _array_literal(value: str, kind: Type) -> Typed:
     return Typed(f"CAST(array({', '.join(parts)}) AS {kind.spark})", kind, items)
 
 
-_BLANKS = " \t\n\r\v\f"
 _ITEM = re.compile(
-    rf'[{_BLANKS}]*+(?:"((?:[^"\\]|\\.)*+)"[{_BLANKS}]*+|((?:[^",{{}}\\]|\\.)++))(,|\Z)', re.DOTALL
+    rf'[{BLANKS}]*+(?:"((?:[^"\\]|\\.)*+)"[{BLANKS}]*+|((?:[^",{{}}\\]|\\.)++))(,|\Z)', re.DOTALL
 )
 """An element in quotes or without, and the comma behind it unless it is the last."""
 
@@ -233,7 +232,7 @@ _ITEM = re.compile(
 def _items(body: str, value: str) -> list[str | None]:
     """The elements of an array literal: quoted ones as they are, NULL as None."""
     items: list[str | None] = []
-    at = 0 if body.strip(_BLANKS) else None
+    at = 0 if body.strip(BLANKS) else None
     while at is not None:
         found = _ITEM.match(body, at)
         if found is None:
@@ -241,7 +240,7 @@ def _items(body: str, value: str) -> list[str | None]:
         quoted, bare, comma = found.groups()
         if quoted is None:
             # A blank behind a backslash is a letter.
-            cut = bare.rstrip(_BLANKS)
+            cut = bare.rstrip(BLANKS)
             is_escaped = (len(cut) - len(cut.rstrip("\\"))) % 2
             bare = cut + bare[len(cut) : len(cut) + is_escaped]
         item = re.sub(r"\\(.)", r"\1", bare if quoted is None else quoted, flags=re.DOTALL)

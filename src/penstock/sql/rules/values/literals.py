@@ -27,11 +27,19 @@ _ESCAPES = re.compile(rb"\\(?:([0-3][0-7]{2})|\\)")
 _DIGITS = 38
 _DAY = 24 * 3600 * 1_000_000
 _SHOWN = 60
+BLANKS = " \t\n\r\v\f"
+"""What may stand around a value. Others of Unicode's are letters to PostgreSQL."""
 _STAMP = re.compile(
-    r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T]+(\d{1,2}):(\d{2})(?::(\d{2})(\.\d+)?)?)?"
+    r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T]+(\d{1,2}):(\d{2})(?::(\d{2})(\.\d+)?)?|(?!-))"
     r"\s*(Z|UTC|[+-]\d{1,2}(?::?\d{2})?)?$",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,
 )
+"""What comes right behind a day cannot be an offset to the west: it could be more of the day."""
+_DECIMAL = re.compile(
+    r"[+-]?(?:(?:\d+(?:_\d+)*)(?:\.(?:\d+(?:_\d+)*)?)?|\.\d+(?:_\d+)*)(?:e[+-]?\d+(?:_\d+)*)?",
+    re.IGNORECASE | re.ASCII,
+)
+_UNUSUAL = re.compile(r"[+-]?inf(?:inity)?|nan", re.IGNORECASE | re.ASCII)
 
 
 @rule(exp.Literal)
@@ -120,16 +128,15 @@ def shortened(value: str) -> str:
 
 
 def decimal(value: str) -> Typed:
-    try:
-        amount = Decimal(value.strip())
-    except InvalidOperation:
-        if re.fullmatch(FLOATING, value):
-            raise refuse(f"the number {shortened(value)} is too large for Spark", sqlstate="22003") from None
-        raise SqlError(
-            f'invalid input syntax for type numeric: "{shortened(value)}"', sqlstate="22P02"
-        ) from None
-    if not amount.is_finite():
+    bare = value.strip(BLANKS)
+    if _UNUSUAL.fullmatch(bare):
         raise refuse(f"the numeric {value} has no counterpart in Spark")
+    if not _DECIMAL.fullmatch(bare):
+        raise SqlError(f'invalid input syntax for type numeric: "{shortened(value)}"', sqlstate="22P02")
+    try:
+        amount = Decimal(bare)
+    except InvalidOperation:
+        raise refuse(f"the number {shortened(value)} is too large for Spark", sqlstate="22003") from None
     exponent = int(amount.as_tuple().exponent)
     if max(-exponent, 0 if amount.is_zero() else amount.adjusted()) > _DIGITS:
         # Not written out first: a few letters may say a number of billions of digits.
@@ -149,7 +156,7 @@ def decimal(value: str) -> Typed:
 
 def constant(value: str, kind: Type) -> Typed | None:  # noqa: C901 - one case for each type
     """The literal ``value`` as PostgreSQL reads one of type ``kind``; None where that is left to Spark."""
-    stripped = value.strip()
+    stripped = value.strip(BLANKS)
     name = kind.name
     if name == "bool":
         if stripped.lower() in _TRUE | _FALSE:
@@ -201,7 +208,7 @@ def _integer(value: str, kind: Type) -> Typed:
 
 def floating(value: str, kind: Type) -> Typed:
     """A double or a real; one that is too large for it is an error."""
-    if not re.fullmatch(FLOATING, value):
+    if not re.fullmatch(FLOATING, value, re.ASCII):
         raise SqlError(f'invalid input syntax for type {kind.name}: "{value}"', sqlstate="22P02")
     number_ = float(value)
     digits = re.search("[0-9]", value) is not None
@@ -209,7 +216,7 @@ def floating(value: str, kind: Type) -> Typed:
     mantissa = re.search("[1-9]", re.split("[eE]", value)[0]) is not None
     if digits and (abs(number_) >= most or (mantissa and abs(number_) <= least)):
         raise SqlError(f'"{value}" is out of range for type {kind.name}', sqlstate="22003")
-    return Typed(f"CAST({text(value.strip())} AS {kind.spark})", kind)
+    return Typed(f"CAST({text(value.strip(BLANKS))} AS {kind.spark})", kind)
 
 
 def _bytes(value: str) -> bytes:
@@ -258,7 +265,7 @@ def moment(value: str, kind: Type) -> Typed:
 def _zone(zone: str | None, value: str) -> str:
     """An offset as Spark reads it. One without meaning to its type must be one all the same."""
     if zone is None or zone[0] not in "+-":
-        return zone or ""
+        return (zone or "").upper()
     hours, minutes = re.fullmatch(r"[+-](\d{1,2}):?(\d{2})?", zone).groups()  # type: ignore[union-attr]
     if int(hours) > 15 or int(minutes or 0) > 59:
         raise SqlError(f'time zone displacement out of range: "{value}"', sqlstate="22009")

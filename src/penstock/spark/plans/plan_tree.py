@@ -1,7 +1,7 @@
 """An analysed plan as values: what each operator does with the rows and columns of the tables below it.
 
-Nothing here knows Spark. `penstock.spark.plans` reads such trees, and the rules for cutting tables into
-partitions (`penstock.batch.pipeline.partitioning`) are written against them.
+Nothing here knows Spark. `analysed` reads such trees, and the rules for cutting tables into partitions
+(`penstock.batch.pipeline.partitioning`) are written against them.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from penstock.spark.plan_json import (
+from penstock.spark.plans.plan_json import (
     EXPRESSION,
     Tree,
     Unexpected,
@@ -21,7 +21,7 @@ from penstock.spark.plan_json import (
     ids,
     trees,
 )
-from penstock.spark.plan_tree import JoinKind, PlanNode
+from penstock.spark.plans.plan_tree import JoinKind, PlanNode
 
 _JOINS: dict[str, JoinKind] = {
     "Inner": "inner",

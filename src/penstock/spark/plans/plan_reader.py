@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from penstock.spark.plan_json import LOGICAL, Tree, Unexpected, grow, ids
-from penstock.spark.plan_operators import MAKERS
-from penstock.spark.plan_tree import PlanNode
+from penstock.spark.plans.plan_json import LOGICAL, Tree, Unexpected, grow, ids
+from penstock.spark.plans.plan_operators import MAKERS
+from penstock.spark.plans.plan_tree import PlanNode
 
 TABLE = "penstock.table"
 FIELD = "penstock.field"

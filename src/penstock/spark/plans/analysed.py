@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock.spark.plan_json import Unexpected, grow
-from penstock.spark.plan_reader import FIELD, STANDS_FOR_ROWS, TABLE, PlanReader
-from penstock.spark.plan_tree import PlanNode
+from penstock.spark.plans.plan_json import Unexpected, grow
+from penstock.spark.plans.plan_reader import FIELD, STANDS_FOR_ROWS, TABLE, PlanReader
+from penstock.spark.plans.plan_tree import PlanNode
 from penstock.spark.session import is_connect
 
 if TYPE_CHECKING:
@@ -94,6 +94,23 @@ def read(frame: DataFrame, known: Collection[object] = ()) -> PlanNode:
         raise PlanUnreadable(f"Spark's plan is not as expected: {type(error).__name__}: {error}") from error
     except RecursionError as error:
         raise PlanUnreadable("the plan is too deep") from error
+
+
+# Each of their tasks makes rows of those of one task below it, which has the same number.
+_IN_PLACE = frozenset(
+    {"Project", "Filter", "Generate", "Expand", "MapInArrow", "MapInPandas", "SubqueryAlias", "Range"}
+)
+
+
+def stays_in_place(frame: DataFrame) -> bool:
+    """Whether each task of a DataFrame has exactly what it made of the rows of one task of its scan.
+
+    Such tasks have the number of the scan's task. False where the plan cannot be read.
+    """
+    try:
+        return all(node.name in _IN_PLACE for node in read(frame).walk())
+    except PlanUnreadable:
+        return False
 
 
 def _analysed(frame: object) -> Any:

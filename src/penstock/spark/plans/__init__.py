@@ -1,0 +1,1 @@
+"""What a DataFrame is made of: Spark's analysed plan, read as values."""
