@@ -78,29 +78,6 @@ def test_a_run_that_was_told_so_goes_on_without_a_poisoned_partition(place: Orde
     assert place.run_files() == [], "nobody can need them any more"
 
 
-def test_a_partition_that_comes_back_while_the_plan_is_made_is_not_lost(place: OrdersPlace) -> None:
-    """Each partition is looked at once: either its rows are there or its name is."""
-    (place.hooks / "fail-1").touch()
-    assert place.run(max_failures=1).ending == "incomplete"
-    (place.hooks / "fail-1").unlink()
-
-    def retried() -> None:
-        if place.boards[0].summary().poisoned.partitions:
-            place.boards[0].retry(Range(1000, 2000))
-            assert place.run(max_batches=1).acked == 1
-
-    with failpoints.armed({"exchange.plan.before": retried}):
-        report = place.runner(without_poisoned=True, instance="second").run()
-    plan = place.plan()
-    assert plan is not None and plan.without == ("1000-2000",)
-    assert report.ending == "incomplete", report.error
-    # It was computed too late. All ranges were read alike, and verify tells what is missing.
-    assert place.boards[0].summary().completed.partitions == 3
-    assert "phase 2 does without partition 1000-2000" in _checks(place)["exchange plans"]
-    assert views.one(place.store, "orders").state == "incomplete"
-    assert place.run().ending == "incomplete", "it is not what the pipeline means"
-
-
 def test_a_poisoned_key_range_is_retried_with_what_it_reads(place: OrdersPlace) -> None:
     place.map()
     runner = place.runner(max_failures=1, claims=1)

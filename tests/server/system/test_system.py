@@ -30,7 +30,6 @@ from penstock.sources import JournalSource
 from penstock.storage import Storage
 from penstock.store import Store, open_store
 from penstock.store.memory import MemoryStore
-from tests.batch.runner import orders_place
 from tests.batch.runner.conftest import RUN, opened
 from tests.control.cluster.support import CONFIG, KEYS, SCOPE, World
 from tests.server.engine.standins import ADMIN, ANN, connected, rows
@@ -134,26 +133,6 @@ def test_a_run_that_crashed(spark: SparkSession, tmp_path: Path) -> None:
                 place.storage.delete(path)
         lost = tables.rows("checkpoints", ADMIN).to_pylist()
         assert all(each["rows"] is None and "missing" in each["problem"] for each in lost)
-
-
-def test_partitions_of_all_phases_of_a_run(spark: SparkSession, tmp_path: Path) -> None:
-    with orders_place.opened(tmp_path, spark) as place:
-        place.map()
-        tables = system(place.store, place.storage)
-        assert shown(tables, "runs", "run", "state", "phases", "phases_begun", "left_out") == [
-            ("orders", "resumable", 4, 2, [])
-        ]
-        place.run(max_batches=1, claims=1)
-        found = shown(tables, "partitions", "phase", "begin_row", "end_row", "state")
-        assert found[:5] == [
-            (0, 0, 1000, "completed"),
-            (0, 1000, 2000, "completed"),
-            (0, 2000, 3000, "completed"),
-            (1, 0, 40, "completed"),
-            (2, 0, 1, "completed"),
-        ]
-        assert {(phase, state) for phase, _, _, state in found[5:]} == {(2, "pending")}
-        assert shown(tables, "runs", "phases_begun", "rows", "rows_completed") == [(3, 3040, 3040)]
 
 
 @pytest.fixture
