@@ -134,9 +134,13 @@ def test_a_union_of_groups_whose_key_is_gone() -> None:
 
 
 def test_everything_below_may_be_whole() -> None:
-    limit = PlanNode("everything", "limit", (B,), output=(30, 31), why="limit looks at all rows")
-    assert needs([limit]) == Everything("limit looks at all rows")
-    assert needs([join(A, limit, "inner", (10, 30))], whole=["b"]) == Narrow("a")
+    total = PlanNode("everything", "groupBy", (B,), output=(30, 31), why="it looks at all rows")
+    assert needs([total]) == Everything("it looks at all rows")
+    assert needs([join(A, total, "inner", (10, 30))], whole=["b"]) == Narrow("a")
+    # Each part would choose its own.
+    limit = replace(total, name="limit", varies=True, line="a.py:7")
+    chosen = needs([join(A, limit, "inner", (10, 30))], whole=["b"])
+    assert chosen == Everything("limit at a.py:7 may give every part other rows", "a.py:7")
     assert isinstance(needs([PlanNode("everything", "RDD")]), Everything)
     asks = PlanNode("narrow", "Filter", (A,), (B,), output=A.output, same={10: 10, 11: 11})
     assert needs([asks]) == Everything("a subquery looks at all rows of b")

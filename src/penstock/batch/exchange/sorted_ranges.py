@@ -30,6 +30,7 @@ CHUNK = "chunk number"
 """The column beside the keys; no field of a table has a name with a blank."""
 _LONGEST = 256
 """Of longer texts a boundary has the beginning: it lies in a document of the store."""
+_MOST_RANGES = 4096
 
 
 def plan(
@@ -48,7 +49,8 @@ def plan(
     if target_bytes < 1 or at_least < 1:
         raise UsageError(f"rows cannot make {at_least} ranges of {target_bytes} bytes")
     size = sum(each.file.bytes for each in files)
-    count = max(at_least, -(-size // target_bytes))
+    # They are in one small document.
+    count = min(_MOST_RANGES, max(at_least, -(-size // target_bytes)))
     lacking, text, upto = tuple(sorted(set(without))), None, []
     if (samples := _sampled(files, order)) is not None:
         bounds = _boundaries(samples, _with_chunk(order), count)

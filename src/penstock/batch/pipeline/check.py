@@ -29,6 +29,7 @@ from penstock.errors import (
 )
 from penstock.spark.plans.analysed import PlanUnreadable, leaf, needs_rows, read
 from penstock.spark.plans.local_analysis import in_local_session
+from penstock.spark.plans.plan_reader import TABLE
 from penstock.spark.plans.plan_tree import PlanNode
 from penstock.spark.session import empty_frame, is_connect
 from penstock.types.spark import is_same, spark_type, widens
@@ -329,7 +330,8 @@ def _check_tags(bound: Bound, table: str, frame: DataFrame) -> None:
         return
     written = {f.name for f in bound.writes if f.table == table}
     for column in frame.schema:
-        if column.name not in written and column.metadata.get(_TAG) != column.name:
+        same = column.metadata.get(_TAG) == column.name and column.metadata.get(TABLE, table) == table
+        if column.name not in written and not same:
             raise bound.transform.error(
                 UndeclaredWrite,
                 f"changes {table}.{column.name}, which it only declares to read",

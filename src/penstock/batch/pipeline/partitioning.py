@@ -139,6 +139,8 @@ class _Rules:
             }
             return _State(frozenset({node.table}), slots)
         if children and not cut:
+            if node.varies:
+                raise _Refused(f"{_called(node)} may give every part other rows", node.line)
             return _State()
         if node.kind == "narrow":
             return _narrow(node, children[0])

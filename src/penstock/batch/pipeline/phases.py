@@ -18,6 +18,7 @@ from penstock.batch.pipeline.stages import Bound, Fields, Stage, conflicts, deri
 from penstock.types.order import Order, order_text
 from penstock.types.tables import Table
 
+_FEW = 5
 Carried = Mapping[str, Mapping[str, frozenset[tuple[str, str]]]]
 """Of each table that a transform returns, the fields that have the values of fields it was given."""
 
@@ -312,9 +313,9 @@ class _Planner:
     def _decided(self, b: Bound) -> tuple[Need, Carried, frozenset[str]]:
         """What it needs if as many small inputs as possible are given whole."""
         may = sorted(t for t in b.tables if t in self.small and self.home[t] is None and t not in b.changes)
-        tried: list[frozenset[str]] = [
-            frozenset(some) for n in range(len(may), -1, -1) for some in combinations(may, n)
-        ]
+        # Of many, only a few choices are tried: there are twice as many for each table.
+        numbers = range(len(may), -1, -1) if len(may) <= _FEW else (len(may), len(may) - 1, 0)
+        tried: list[frozenset[str]] = [frozenset(some) for n in numbers for some in combinations(may, n)]
         tried = [whole for whole in tried if b.tables - whole] or [frozenset()]
         refused: Everything | None = None
         for whole in tried:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from penstock.batch.pipeline.phases import AsOne, Phase, Phases
+from penstock.batch.pipeline.phases import AsOne, ByRows, Phase, Phases
 from penstock.errors import DefinitionError, DiskLimit
 
 
@@ -30,6 +30,29 @@ def check_one_claim(phase: Phase, size: int, limit: int, left: str) -> None:
         hint="group or join by unchanged fields, say by=…, or allow it: "
         f"run.everything_bytes is {_mib(limit)} MiB",
     )
+
+
+def check_given(phases: Phases, registered: Collection[str], first: str) -> None:
+    """Raise `DefinitionError` if a phase needs what only a dataset factory gives, and has none.
+
+    A factory is called for row ranges of the input ``first``, and where one claim has everything.
+    """
+    for phase in phases:
+        if len(phases) == 1 or phase.partitioning == ByRows(first):
+            continue
+        tables = phase.whole | {t for t, origin in phase.entering.items() if origin is None}
+        made = {r.name for s in phases.stages for b in s.transforms for r in b.writes_resources}
+        needed = {r for s in phase.stages for b in s.transforms for r in b.reads_resources}
+        lacking = [*sorted(tables - set(registered))]
+        lacking += sorted(r.name for r in needed if r.load is None and r.name not in made)
+        if lacking:
+            raise DefinitionError(
+                f"phase {phase.index} ({phase.partitioning}) needs {', '.join(lacking)}, which a dataset "
+                "factory gives to partitions of the first input alone",
+                left="nothing was begun",
+                hint="register the table as an input, give the resource load=…, or use it in an earlier "
+                "transform",
+            )
 
 
 def check_exchanged(phases: Phases, sizes: Mapping[str, int], limit: int | None) -> None:

@@ -57,6 +57,7 @@ def prepare(
     sizes = {name: found.size for name, found in registered.items()}
     one = config.small_bytes
     phases = cut_pipeline(pipeline, checked, sizes, small=config.whole_bytes, as_one=one)
+    limits.check_given(phases, registered.keys(), next(iter(registered)))
     limits.check_everything(phases, sizes, config.everything_bytes)
     if begun is None:
         limits.check_exchanged(phases, sizes, config.exchange_bytes)

@@ -41,6 +41,7 @@ from penstock.errors import (
     PenstockError,
     SessionLost,
     SparkLost,
+    StaleToken,
     StoreUnavailable,
     UsageError,
 )
@@ -237,13 +238,16 @@ class Runner:
                 time.sleep(0.1)
 
     def _loop(self, spark: SparkSession, board: Board, bench: Bench, lease: InstanceLease) -> None:
+        together = True
         try:
-            while not self._stopping.is_set() and (slots := self._take_slots(bench)):
+            while not self._stopping.is_set() and (slots := self._take_slots(bench, together)):
                 claims = self._next_claims(board, bench.run, lease, slots)
-                fresh = [claim for claim in claims if is_fresh(claim)]
-                acked = self._attempt_together(spark, board, bench, lease, fresh) if len(fresh) > 1 else 0
-                alone = [claim for claim in claims if len(fresh) == 1 or not is_fresh(claim)]
-                acked += sum(self._attempt(spark, board, bench, lease, claim) for claim in alone)
+                together = any(is_fresh(claim) for claim in claims)
+                claims = self._kept(board, claims)
+                if len(claims) > 1:
+                    acked = self._attempt_together(spark, board, bench, lease, claims)
+                else:
+                    acked = sum(self._attempt(spark, board, bench, lease, claim) for claim in claims)
                 self._give_slots(slots - acked)
                 if not claims:
                     return
@@ -273,6 +277,19 @@ class Runner:
                     self._halt(error)
                 self._stopping.wait(self.config.renewal / 4)
         return []
+
+    def _kept(self, board: Board, claims: Sequence[Claim]) -> list[Claim]:
+        """Those to work on now: all that are fresh, or one that was tried before.
+
+        A partition that kills its process must not take others with it a second time: what is held when a
+        process dies counts as failed.
+        """
+        kept = [claim for claim in claims if is_fresh(claim)] or list(claims[:1])
+        for claim in claims:
+            if claim not in kept:
+                with suppress(FencedError):
+                    board.release(claim)
+        return kept
 
     def _check_current(self, board: Board, run: Run, claims: Sequence[Claim]) -> None:
         """Give claims back if the run has gone on to other code, or is another run by now."""
@@ -383,8 +400,15 @@ class Runner:
             return hold.lost
         if hold.stop is not None:
             return hold.stop
+        try:
+            hold.check()
+        except FencedError as lost:
+            return lost
         error = decode(raised)
         if isinstance(error, CorruptFile):
+            if not self._is_held(bench.board, hold.claim):
+                # Whoever has finished it may have swept what it reads.
+                return StaleToken(f"partition {hold.claim.range} is another's by now")
             damaged = exchanges.damaged(self.storage, bench.run, bench.entering.values(), error)
             error = damaged or error
         if not isinstance(error, FencedError | HaltError):
@@ -398,6 +422,10 @@ class Runner:
                 if (found := trouble(storage, self._stopping)) is not None:
                     return found
         return error
+
+    def _is_held(self, board: Board, claim: Claim) -> bool:
+        view = board.partition(claim.range)
+        return view is not None and (view.state, view.token) == (PartitionState.CLAIMED, claim.token)
 
     def _halt(self, error: PenstockError) -> None:
         with self._lock:
@@ -420,9 +448,10 @@ class Runner:
         _cancel_jobs(spark, hold)
         threading.Thread(target=until_gone, name="penstock-cancel", daemon=True).start()
 
-    def _take_slots(self, bench: Bench) -> int:
+    def _take_slots(self, bench: Bench, together: bool) -> int:
         """How many partitions may be claimed now; none when as many are done as were asked for."""
-        wanted = 1 if bench.phase.index in self._alone else most_together(bench, self.config.claims)
+        alone = bench.phase.index in self._alone or not together
+        wanted = 1 if alone else most_together(bench, self.config.claims)
         with self._lock:
             if self._slots is None:
                 return wanted

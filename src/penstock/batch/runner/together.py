@@ -130,7 +130,9 @@ class WorkTogether:
         compression = bench.config.compression
         place, spark, storage = bench.place, bench.spark, bench.storage
         saved, onward = self._run(
-            lambda: checkpoints.save(spark, storage, place, self._claims, done, flows, printed, compression)
+            lambda: checkpoints.save(
+                spark, storage, place, self._claims, done, flows, printed, compression, bench.hint
+            )
         )
         self._retries = []
         for work, each in zip(self.works, saved, strict=True):

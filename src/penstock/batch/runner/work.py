@@ -121,6 +121,16 @@ class Bench:
         """What the files of this phase stand under."""
         return self.run.place(self.phase.index)
 
+    def hint(self, name: str, size: int) -> str | None:
+        """How Spark shall join a table of so many bytes. It takes all that a Python worker reads for a few."""
+        if name in self.phase.whole:
+            # Else it may be the partition that is collected, and sent to all tasks.
+            return "broadcast"
+        if isinstance(self.phase.partitioning, AsOne):
+            return "merge" if size > self.config.small_bytes else None
+        several = self.exchange is not None and len(self.exchange.ranges) > 1
+        return "shuffle_hash" if several and len(self.entering) > 1 else None
+
     def saves(self, stage: Stage) -> bool:
         """Whether a checkpoint follows a stage."""
         done = stage.index + 1 - self.phase.begin
@@ -216,7 +226,9 @@ class ClaimWork:
             reasons = found.reasons
             if found.manifest is not None and not reasons:
                 try:
-                    flows = checkpoints.restore(bench.spark, bench.storage, found.manifest, self._input)
+                    flows = checkpoints.restore(
+                        bench.spark, bench.storage, found.manifest, self._input, bench.hint
+                    )
                     self.resumed_at = found.manifest.done
                     self.rows = {name: t.rows for name, t in found.manifest.tables.items() if t.input is None}
                     given = self._given_rows()
@@ -272,9 +284,7 @@ class ClaimWork:
         # A single range is read by several tasks, so that Spark's own shuffle keeps all cores busy. Of
         # several, each is one task: Spark sees one partition and moves nothing.
         alone = self.bench.exchange is None or len(self.bench.exchange.ranges) == 1
-        hint = self._hint(name, sum(each.file.bytes for each in found.files))
-        if len(self.bench.entering) > 1 and not alone:
-            hint = "shuffle_hash"
+        hint = self.bench.hint(name, found.size)
         return found.flow(
             self.bench.storage, self._buckets, self._tasks(found.rows) if alone and found.rows else 1, hint
         )
@@ -291,16 +301,8 @@ class ClaimWork:
 
         whole = inputs.whole_files(registered, rows, schema) if rows else None
         native = self._native(registered, whole, schema) if whole else None
-        hint = self._hint(name, registered.size)
+        hint = bench.hint(name, registered.size)
         return Flow.scan(name, Scan(schema, cut, kept=InputRows(name), native=native, hint=hint))
-
-    def _hint(self, name: str, size: int) -> str | None:
-        """How Spark shall join a table. It takes whatever a Python worker reads for a few bytes."""
-        if name in self.bench.phase.whole:
-            # Else it may be the partition that is collected, and sent to all tasks.
-            return "broadcast"
-        large = size > self.bench.config.small_bytes
-        return "merge" if large and isinstance(self.bench.phase.partitioning, AsOne) else None
 
     def _native(
         self, registered: Input, whole: inputs.Whole, schema: pa.Schema
@@ -356,6 +358,7 @@ class ClaimWork:
                 flows,
                 self._fingerprint.upto(done, bench.phase.index),
                 bench.config.compression,
+                bench.hint,
             )
         )
         self.record(saved)
@@ -379,7 +382,9 @@ class ClaimWork:
     def publish(self, made: PhaseFiles, together: int = 1) -> str:
         """Publish what was written, by so many claims ``together``: each has taken its share of the time."""
         bench, written, left = self.bench, made.tables, made.exchanges
-        self._count(written)
+        # What is exchanged and published has one number of rows.
+        exchanged = {each.table: left[each.name] for each in bench.phase.leaving}
+        self._count({**exchanged, **written})
         self._check_inputs()
         seconds = (time.monotonic() - self.began) / together
         manifest = OutputManifest(
@@ -424,7 +429,7 @@ class ClaimWork:
 
         return attempt_job(once, self._retries, told)
 
-    def _count(self, written: Mapping[str, SavedTable]) -> None:
+    def _count(self, written: Mapping[str, SavedTable | Exchanged]) -> None:
         """Rows can only get fewer or more where a transform declared it."""
         for name, table in written.items():
             before = self.rows.get(name, table.rows)

@@ -89,8 +89,16 @@ def newest(judgements: Iterable[Judgement]) -> list[Judgement]:
     return sorted(judgements, key=lambda j: (j.ref.stage, j.ref.token), reverse=True)
 
 
+Hint = Callable[[str, int], str | None]
+"""How Spark shall join a table of so many bytes."""
+
+
 def restore(
-    spark: SparkSession, storage: Storage, manifest: CheckpointManifest, load_input: Callable[[str], Flow]
+    spark: SparkSession,
+    storage: Storage,
+    manifest: CheckpointManifest,
+    load_input: Callable[[str], Flow],
+    hint: Hint,
 ) -> dict[str, Flow]:
     """The tables of a checkpoint, after checking every byte; `CorruptFile` if one is not right."""
     files.verify(spark, storage, [record for table in manifest.tables.values() for record in table.files])
@@ -99,7 +107,8 @@ def restore(
         if table.input is not None:
             flows[name] = load_input(table.input).select(table.schema.names)
         else:
-            flows[name] = read(storage, name, table.schema, (table.files,))
+            size = sum(record.bytes for record in table.files)
+            flows[name] = read(storage, name, table.schema, (table.files,), hint(name, size))
     return flows
 
 
@@ -119,6 +128,7 @@ def save(
     flows: Mapping[str, Flow],
     fingerprint: Fingerprint,
     compression: Compression,
+    hint: Hint,
 ) -> tuple[list[SavedCheckpoint], dict[str, Flow]]:
     """Write the tables; what comes back is a checkpoint for each claim, and flows that read the files.
 
@@ -140,7 +150,8 @@ def save(
             folders = [layout.checkpoint_folder(run, c.range, c.token, done - 1, name) for c in claims]
             found = files.write_each(spark, flow, storage, folders, format="arrow", compression=compression)
             written = tuple(found)
-        onward[name] = read(storage, name, flow.schema, written)
+        size = sum(record.bytes for each in written for record in each)
+        onward[name] = read(storage, name, flow.schema, written, hint(name, size))
         for each, records in zip(tables, written, strict=True):
             each[name] = SavedTable(flow.schema, records)
     reach("checkpoint.written")

@@ -40,6 +40,8 @@ _PLACES = {
 _RANDOM = {"Rand", "Randn", "RandStr", "Shuffle", "Uniform", "Uuid"}
 # Where nobody names a seed Spark draws one of 64 bits; those that people name are small.
 _DRAWN = 1 << 40
+# Of many rows they choose some, and nothing says which.
+_CHOOSING = {"GlobalLimit", "LocalLimit", "Offset", "Sample", "Tail"}
 _WHY = {
     "GlobalLimit": "limit looks at all rows",
     "LocalLimit": "limit looks at all rows",
@@ -120,7 +122,9 @@ class PlanReader:
         make = MAKERS.get(tree.name) if tree.kind.startswith(LOGICAL) else None
         try:
             found = _Found.within(tree.fields)
-            node = replace(node, subqueries=tuple(self.read(grow(p), NO_DETAILS) for p in found.plans))
+            varies = found.varies or tree.name in _CHOOSING
+            below = tuple(self.read(grow(p), NO_DETAILS) for p in found.plans)
+            node = replace(node, subqueries=below, varies=varies)
             if found.why:
                 node = replace(node, why=found.why)
             elif make is not None:
@@ -128,7 +132,8 @@ class PlanReader:
         except (Unexpected, LookupError, TypeError, ValueError) as error:
             # Whatever is hidden in it may look at tables that are not below it.
             why = f"{name} could not be read: {error}"
-            node = PlanNode("everything", name, children, (PlanNode("everything", name, why=why),), why=why)
+            hidden = (PlanNode("everything", name, why=why),)
+            node = PlanNode("everything", name, children, hidden, why=why, varies=True)
         return node if node.kind == "narrow" else replace(node, line=details.line())
 
     def _with_ctes(self, tree: Tree, details: PlanDetails) -> PlanNode:
@@ -168,6 +173,7 @@ class _Found:
 
     plans: list[Sequence[Mapping[str, Any]]] = field(default_factory=list)
     why: str = ""
+    varies: bool = False
 
     @classmethod
     def within(cls, value: object) -> _Found:
@@ -192,6 +198,7 @@ class _Found:
     def _expression(self, fields: Mapping[str, Any]) -> bool:
         """Note what matters about it. True if there is nothing more to look for."""
         name = _short(fields)
+        self.varies |= name in _PLACES | _RANDOM or fields.get("udfDeterministic") is False
         if name in _PLACES:
             self.why = f"{name} depends on where Spark has put all rows"
         elif name.endswith("Subquery") or name in (

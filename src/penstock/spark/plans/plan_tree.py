@@ -54,6 +54,8 @@ class PlanNode:
     types: Mapping[int, str] = field(default_factory=dict)
     """The types of ``fields``, as Spark's ``simpleString`` writes them."""
     why: str = ""
+    varies: bool = False
+    """Whether it may return something else for the same rows the next time."""
     line: str = ""
     """Where it is written, as ``file.py:12``, as far as Spark knows."""
 
