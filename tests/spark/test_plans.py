@@ -434,6 +434,27 @@ def test_a_subquery_that_is_hidden_may_look_at_any_table() -> None:
         assert "could not be read" in need.why
 
 
+def test_what_may_differ_the_next_time_is_marked(spark: SparkSession) -> None:
+    from pyspark.sql import functions as F
+
+    known = plans.leaf(spark, schema("a long"), "t")
+
+    def same(a: int) -> int:
+        return a
+
+    varying = (
+        known.orderBy(F.rand()).limit(2),
+        known.limit(2),
+        known.sample(0.5),
+        known.withColumn("r", F.rand()),
+        known.select(F.uuid()),
+        known.select(F.udf(same, "long").asNondeterministic()("a")),
+    )
+    fixed = (known.groupBy("a").count(), known.select(F.udf(same, "long")("a")), known.orderBy("a"))
+    assert all(any(node.varies for node in plans.read(frame).walk()) for frame in varying)
+    assert not any(node.varies for frame in fixed for node in plans.read(frame).walk())
+
+
 def test_types_by_which_rows_stay_together() -> None:
     assert all(map(is_key_type, ["int", "string", "decimal(10,2)", "double", "timestamp_ntz", "binary"]))
     assert not any(

@@ -71,6 +71,23 @@ def both(spark: SparkSession, tmp_path: Path) -> Both:
     return Both(spark, tmp_path, random.Random(1), {"a": a, "b": b})
 
 
+@ps.transform(reads=A.id, writes=A.rank)
+def careless(a: DataFrame) -> DataFrame:
+    """It drops rows, and does not say so."""
+    return a.where("id % 2 = 0").withColumn("rank", F.lit(1))
+
+
+@ps.transform(reads=[A.k, A.rank], writes=Counted)
+def counted_by_key(a: DataFrame) -> DataFrame:
+    return a.groupBy("k").agg(F.count("rank").alias("rows"))
+
+
+def test_rows_that_are_lost_before_an_exchange_halt_the_run(spark: SparkSession, both: Both) -> None:
+    pipeline = ps.Pipeline("lossy", inputs=[A, B], outputs=Counted, transforms=[careless, counted_by_key])
+    with quick(spark), pytest.raises(AssertionError, match="which their declarations do not allow"):
+        both.phased(pipeline, checkpoint=ps.Never())
+
+
 def test_a_table_that_was_exchanged_is_published_with_all_fields(spark: SparkSession, both: Both) -> None:
     pipeline = ps.Pipeline("ranked", inputs=[A, B], outputs=A, transforms=[ranked, first_two])
     assert cuts_of(phases_of(spark, pipeline)) == {"ranked": "keys", "first_two": "keys"}

@@ -232,6 +232,26 @@ def test_killed_with_several_in_progress(small: Place, step: str) -> None:
     assert ps.verify(small.store, "small").ok
 
 
+def test_what_was_tried_before_is_held_alone(small: Place) -> None:
+    """Or else a partition that kills its process would take others with it, again and again."""
+    runner = small.runner(trades.row_by_row)
+    tried = Board.register(small.store, "tried", 100, 10, 5)
+    session = small.store.session(60)
+    claims = tried.claim(session, "a", 10)
+    for claim in claims[:3]:
+        tried.fail(claim, "it died")
+    for claim in claims[3:]:
+        tried.release(claim)
+    kept = runner._kept(tried, tried.claim(session, "a", 10))
+    assert [claim.range for claim in kept] == [claim.range for claim in claims[3:]]
+    for claim in kept:
+        tried.ack(claim, "0" * 32)
+    [alone] = runner._kept(tried, tried.claim(session, "a", 10))
+    assert alone.attempts == 1
+    summary = tried.summary()
+    assert (summary.claimed.partitions, summary.pending.partitions, summary.failures) == (1, 2, 3)
+
+
 def test_large_partitions_are_computed_one_by_one(place: Place, jobs: list[int]) -> None:
     report = place.runner(pipeline(valid, valued), claims=1).run()
     assert (report.ending, jobs) == ("complete", [])

@@ -122,7 +122,7 @@ class Bench:
         return self.run.place(self.phase.index)
 
     def hint(self, name: str, size: int) -> str | None:
-        """How Spark shall join a table of so many bytes. It takes all that a Python worker reads for a few."""
+        """How Spark shall join a table of so many bytes. It takes what a Python worker reads for a few."""
         if name in self.phase.whole:
             # Else it may be the partition that is collected, and sent to all tasks.
             return "broadcast"
