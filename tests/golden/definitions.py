@@ -19,7 +19,7 @@ import penstock.errors
 import penstock.sinks
 import penstock.sources
 from penstock.batch.pipeline.fingerprint.digests import _digest, _value
-from penstock.batch.runner.work import fingerprint
+from penstock.batch.runner.bench import fingerprint
 from penstock.batch.runs.manifests import Fingerprint, brief, complete
 from penstock.core.codec import plain, typed
 from penstock.core.moved import first_home

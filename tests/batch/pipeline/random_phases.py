@@ -17,7 +17,8 @@ import penstock as ps
 from penstock.batch.pipeline.check import CheckedTransform, ResultPlan
 from penstock.batch.pipeline.needs import need_of
 from penstock.batch.pipeline.partitioning import Need
-from penstock.batch.pipeline.phases import AsOne, ByKeys, ByRows, Carried, Phase, Phases, derive_phases
+from penstock.batch.pipeline.phase_planner import Carried, derive_phases
+from penstock.batch.pipeline.phases import AsOne, ByKeys, ByRows, Phase, Phases
 from penstock.batch.pipeline.stages import Bound, bind
 from penstock.spark.plans.plan_tree import JoinKind, PlanNode
 from penstock.types.tables import TableMeta

@@ -6,7 +6,8 @@ from typing import Any
 
 from penstock import Pipeline, Table, transform
 from penstock.batch.pipeline.partitioning import Everything, Keyed, Need
-from penstock.batch.pipeline.phases import Carried, Phases, derive_phases
+from penstock.batch.pipeline.phase_planner import Carried, derive_phases
+from penstock.batch.pipeline.phases import Phases
 from penstock.batch.pipeline.stages import Bound
 
 

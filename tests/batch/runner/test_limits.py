@@ -8,7 +8,8 @@ import pytest
 
 from penstock import Pipeline, Resource, Table, transform
 from penstock.batch.pipeline.partitioning import Everything, Keyed, Narrow, Need
-from penstock.batch.pipeline.phases import Carried, Phases, derive_phases
+from penstock.batch.pipeline.phase_planner import Carried, derive_phases
+from penstock.batch.pipeline.phases import Phases
 from penstock.batch.pipeline.stages import Bound
 from penstock.batch.runner import limits
 from penstock.errors import DefinitionError, DiskLimit

@@ -18,8 +18,9 @@ from pyspark.sql import functions as F
 
 import penstock as ps
 from penstock.batch.pipeline.partitioning import Narrow
-from penstock.batch.pipeline.phases import Phases, derive_phases
-from penstock.batch.runner.work import fingerprint
+from penstock.batch.pipeline.phase_planner import derive_phases
+from penstock.batch.pipeline.phases import Phases
+from penstock.batch.runner.bench import fingerprint
 from penstock.batch.runs import dropping, gc, runs
 from penstock.batch.runs.pacing import StageCost
 from penstock.batch.runs.plan import plan_pipeline, plan_run

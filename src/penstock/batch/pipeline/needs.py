@@ -15,7 +15,8 @@ from penstock.batch.pipeline.partitioning import (
     contradiction,
     needs,
 )
-from penstock.batch.pipeline.phases import Carried, Phases, derive_phases
+from penstock.batch.pipeline.phase_planner import Carried, derive_phases
+from penstock.batch.pipeline.phases import Phases
 from penstock.batch.pipeline.pipeline import Pipeline
 from penstock.batch.pipeline.stages import Bound
 from penstock.batch.pipeline.transforms import Division, Keys

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from penstock.batch.pipeline.ordered import OrderBy, orders_of
-from penstock.batch.pipeline.phases import Phases, in_one_phase
+from penstock.batch.pipeline.phase_planner import in_one_phase
+from penstock.batch.pipeline.phases import Phases
 from penstock.batch.pipeline.resources import Resource
 from penstock.batch.pipeline.stages import Bound, Stage, bind, derive
 from penstock.batch.pipeline.transforms import Transform

@@ -8,7 +8,7 @@ from dataclasses import replace
 from penstock.batch.exchange.packing import ExchangePlan
 from penstock.batch.pipeline.phases import ByKeys, ByOrder, ByRows, Phase
 from penstock.batch.runner import limits
-from penstock.batch.runner.work import Bench
+from penstock.batch.runner.bench import Bench
 from penstock.batch.runs import exchanges, runs
 from penstock.batch.runs.exchanges import Entering, Left, Sizes
 from penstock.batch.runs.options import Auto

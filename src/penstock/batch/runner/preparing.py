@@ -13,9 +13,9 @@ from penstock.batch.pipeline.execute import Executor, resources_by_stage
 from penstock.batch.pipeline.needs import cut_pipeline
 from penstock.batch.pipeline.phases import ByKeys, ByOrder, ByRows, Phases
 from penstock.batch.runner import limits
+from penstock.batch.runner.bench import Bench, fingerprint
 from penstock.batch.runner.events import Listener
 from penstock.batch.runner.places import check_places
-from penstock.batch.runner.work import Bench, fingerprint
 from penstock.batch.runs import runs
 from penstock.batch.runs.exchange_disk import ExchangeDisk
 from penstock.batch.runs.options import RunnerConfig

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock import __version__
 from penstock.batch.pipeline import DatasetFactory, Pipeline
+from penstock.batch.runner.bench import Bench
 from penstock.batch.runner.breaker import Breaker
 from penstock.batch.runner.entering import enter
 from penstock.batch.runner.events import Ending, Event, EventKind, Listener, Report, logged
@@ -22,7 +23,7 @@ from penstock.batch.runner.places import trouble
 from penstock.batch.runner.preparing import prepare
 from penstock.batch.runner.signals import stopping_on_signals
 from penstock.batch.runner.together import RowsMove, WorkTogether, is_fresh, most_together
-from penstock.batch.runner.work import Bench, ClaimWork
+from penstock.batch.runner.work import ClaimWork
 from penstock.batch.runs import exchanges, gc, runs
 from penstock.batch.runs.options import RunnerConfig
 from penstock.batch.runs.pacing import Reliability

@@ -20,9 +20,11 @@ from penstock.batch.pipeline import Dataset, Stage
 from penstock.batch.pipeline.phases import ByRows, Phase
 from penstock.batch.pipeline.retry import attempt_job
 from penstock.batch.pipeline.transforms import Division, Retry
+from penstock.batch.runner.bench import Bench
 from penstock.batch.runner.events import EventKind
 from penstock.batch.runner.lease import Hold
-from penstock.batch.runner.work import Bench, ClaimWork, PhaseFiles, write_phase
+from penstock.batch.runner.work import ClaimWork
+from penstock.batch.runner.writing import PhaseFiles, write_phase
 from penstock.batch.runs import checkpoints
 from penstock.batch.runs.checkpoints import InputRows, SavedCheckpoint
 from penstock.control.claims import Claim

@@ -4,40 +4,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
 from penstock.batch import inputs
-from penstock.batch.exchange.packing import ExchangePlan
 from penstock.batch.inputs import Input
-from penstock.batch.pipeline import Dataset, DatasetFactory, Pipeline, Retry, Stage
-from penstock.batch.pipeline.execute import Executor, resources_by_stage
-from penstock.batch.pipeline.fingerprint.digests import code_digest, resources_digest, stage_digest
-from penstock.batch.pipeline.ordered import sorted_frame
-from penstock.batch.pipeline.phases import AsOne, ByRows, Phase, Phases
+from penstock.batch.pipeline import Dataset, Retry, Stage
+from penstock.batch.pipeline.execute import resources_by_stage
+from penstock.batch.pipeline.phases import ByRows
 from penstock.batch.pipeline.resources import Named, own_values
 from penstock.batch.pipeline.retry import attempt_job
-from penstock.batch.runner.events import Event, EventKind, Listener
+from penstock.batch.runner.bench import Bench, with_resources
+from penstock.batch.runner.events import Event, EventKind
 from penstock.batch.runner.lease import Hold
-from penstock.batch.runs import checkpoints, exchanges, layout, manifests
+from penstock.batch.runner.writing import PhaseFiles, write_phase
+from penstock.batch.runs import checkpoints, layout, manifests
 from penstock.batch.runs.checkpoints import InputRows, SavedCheckpoint
-from penstock.batch.runs.exchange_disk import ExchangeDisk
-from penstock.batch.runs.exchanges import Entering
-from penstock.batch.runs.manifests import Exchanged, Fingerprint, OutputManifest, SavedTable, StagePrint
-from penstock.batch.runs.options import RunnerConfig
-from penstock.batch.runs.pacing import Pace, StageCost
-from penstock.batch.runs.runs import Run
-from penstock.control.claims import Board, Claim
+from penstock.batch.runs.manifests import Exchanged, OutputManifest, SavedTable
+from penstock.control.claims import Claim
 from penstock.core.failpoints import reach
-from penstock.errors import CorruptFile, DiskLimit, UndeclaredWrite
+from penstock.errors import CorruptFile, UndeclaredWrite
 from penstock.spark import files
 from penstock.spark.flow import Flow, Scan
 from penstock.spark.paths import for_spark
 from penstock.spark.session import parallelism
-from penstock.storage import FileRecord, Storage
 from penstock.types.spark import spark_schema
 
 if TYPE_CHECKING:
@@ -47,102 +39,6 @@ T = TypeVar("T")
 
 _LEAST_TASK_ROWS = 100_000
 _MOST_TASK_ROWS = 4_000_000
-# Grows when a release computes other results from the same code and input.
-_RULES = "1"
-
-
-def fingerprint(
-    pipeline: Pipeline,
-    stages: Sequence[Stage],
-    cuts: tuple[str, ...],
-    inputs: Mapping[str, str],
-    resources: Sequence[Mapping[str, Any]],
-    factory: DatasetFactory | None,
-    spark: str | None = None,
-) -> Fingerprint:
-    """What the results of a pipeline over these inputs depend on.
-
-    ``cuts`` say how rows are cut in each phase, and ``spark`` is its version, if known.
-    """
-    printed = tuple(
-        StagePrint("+".join(s.names), stage_digest(s), resources_digest(s, resources[s.index]))
-        for s in stages
-    )
-    outputs = {t.__table_name__: t.schema_id() for t in pipeline.outputs}
-    engine = {"Penstock's way of computing": _RULES}
-    if spark is not None:
-        # Bugs are mended between patches; what functions mean changes with minor versions.
-        engine["Spark"] = ".".join(spark.split(".")[:2])
-    made = code_digest(factory) if factory else ""
-    return Fingerprint(dict(inputs), printed, made, outputs, engine, cuts)
-
-
-def with_resources(
-    shared: Fingerprint, phases: Phases, resources: Sequence[Mapping[str, Any]], own: Sequence[Named]
-) -> Fingerprint:
-    """The fingerprint of a claim for which a dataset factory provided resources of its ``own``."""
-    names = {name for name, _ in own}
-    stages = tuple(
-        printed._replace(resources=resources_digest(stage, resources[stage.index]))
-        if any(r.name in names for bound in stage.transforms for r in bound.reads_resources)
-        else printed
-        for stage, printed in zip(phases.stages, shared.stages, strict=True)
-    )
-    return replace(shared, stages=stages)
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """Everything that the work on a claim needs, shared by all claims of an instance."""
-
-    spark: SparkSession
-    pipeline: Pipeline
-    run: Run
-    board: Board
-    storage: Storage
-    config: RunnerConfig
-    inputs: Mapping[str, Input]
-    executor: Executor
-    resources: Sequence[Mapping[str, Any]]
-    factory: DatasetFactory | None
-    tell: Listener
-    phase: Phase
-    entering: Mapping[str, Entering] = field(default_factory=dict)
-    """The tables that the phase reads out of exchanges."""
-    exchange: ExchangePlan | None = None
-    """Its key ranges, if it has such."""
-    disk: ExchangeDisk | None = None
-    """The disk that run files take."""
-    pace: Pace | None = None
-    """What decides about checkpoints, if that depends on what they cost."""
-
-    @property
-    def place(self) -> str:
-        """What the files of this phase stand under."""
-        return self.run.place(self.phase.index)
-
-    def hint(self, name: str, size: int) -> str | None:
-        """How Spark shall join a table of so many bytes. It takes what a Python worker reads for a few."""
-        if name in self.phase.whole:
-            # Else it may be the partition that is collected, and sent to all tasks.
-            return "broadcast"
-        if isinstance(self.phase.partitioning, AsOne):
-            return "merge" if size > self.config.small_bytes else None
-        several = self.exchange is not None and len(self.exchange.ranges) > 1
-        return "shuffle_hash" if several and len(self.entering) > 1 else None
-
-    def saves(self, stage: Stage) -> bool:
-        """Whether a checkpoint follows a stage."""
-        done = stage.index + 1 - self.phase.begin
-        if not self.config.strategy.after(done, len(self.phase.stages)):
-            return False
-        return self.pace is None or self.pace.saves(stage.index)
-
-    def learn(self, stage: Stage, unsaved: int, seconds: float, saved: Sequence[SavedCheckpoint]) -> None:
-        """Take note of what a stage cost with its checkpoint, if no other one was computed with it."""
-        if self.pace is not None and unsaved == 1:
-            files = [file for each in saved for table in each.tables.values() for file in table.files]
-            self.pace.learn(StageCost(stage.index, seconds, sum(file.bytes for file in files)))
 
 
 class ClaimWork:
@@ -453,76 +349,6 @@ class ClaimWork:
         bench, claim = self.bench, self.claim
         phase = bench.phase.index
         bench.tell(Event(kind, bench.config.instance, claim.range, claim.token, phase=phase, **more))
-
-
-class PhaseFiles(NamedTuple):
-    """What a phase has made of one claim's rows, in files that nothing refers to yet."""
-
-    tables: dict[str, SavedTable]
-    exchanges: dict[str, Exchanged]
-
-
-def write_phase(
-    bench: Bench,
-    claims: Sequence[Claim],
-    flows: Mapping[str, Flow],
-    run: Callable[[Callable[[], list[Any]]], list[Any]],
-) -> list[PhaseFiles]:
-    """Write the outputs of a phase, and what it leaves for others; ``run`` runs a job.
-
-    Of several claims, each task of a flow has the rows of one.
-    """
-    made = [PhaseFiles({}, {}) for _ in claims]
-    for name in bench.phase.outputs:
-        # What later phases need beside the output's own fields is not published.
-        flow = _sorted(bench, name, flows[name].select(bench.executor.pipeline.tables[name].__fields__))
-        for each, records in zip(made, run(partial(_output, bench, claims, name, flow)), strict=True):
-            each.tables[name] = SavedTable(flow.schema, records)
-    for exchange in bench.phase.leaving:
-        left = partial(
-            exchanges.write,
-            bench.spark,
-            bench.storage,
-            bench.run,
-            bench.phase.index,
-            claims,
-            exchange,
-            flows[exchange.table],
-            bench.config.compression,
-        )
-        written = run(left)
-        _check_disk(bench, written)
-        for each, found in zip(made, written, strict=True):
-            each.exchanges[exchange.name] = found
-    return made
-
-
-def _sorted(bench: Bench, name: str, flow: Flow) -> Flow:
-    """Rows that Spark has to sort before they are published: where a claim has all of them."""
-    phase = bench.phase
-    if name not in phase.ordered or not isinstance(phase.partitioning, AsOne):
-        return flow
-    return Flow(name, sorted_frame(flow.frame(bench.spark), phase.ordered[name]), flow.schema)
-
-
-def _check_disk(bench: Bench, left: Sequence[Exchanged]) -> None:
-    """Count run files that were written; what is too much is removed again."""
-    if bench.disk is None:
-        return
-    files = [each.file for found in left for each in found.files]
-    try:
-        bench.disk.add(sum(each.bytes for each in files))
-    except DiskLimit:
-        for each in files:
-            bench.storage.delete(each.path)
-        raise
-
-
-def _output(bench: Bench, claims: Sequence[Claim], name: str, flow: Flow) -> list[tuple[FileRecord, ...]]:
-    run, form = bench.run, bench.run.output_format
-    folders = [layout.output_folder(run.name, run.id, each.range, each.token, name) for each in claims]
-    # What is published stays: unlike a checkpoint, it is worth compressing.
-    return files.write_each(bench.spark, flow, run.output_storage, folders, format=form, compression="lz4")
 
 
 def _buckets(bench: Bench, claim: Claim) -> tuple[int, int] | None:

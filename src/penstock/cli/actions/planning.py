@@ -37,7 +37,7 @@ def current(context: CommandContext, project: Project, run: Run | None) -> Curre
     from penstock.batch.pipeline.check import check_pipeline
     from penstock.batch.pipeline.execute import resources_by_stage
     from penstock.batch.pipeline.needs import cut_pipeline
-    from penstock.batch.runner.work import fingerprint
+    from penstock.batch.runner.bench import fingerprint
 
     pipeline = project.pipeline
     registered = _inputs(context, project, run)
@@ -65,7 +65,7 @@ def fingerprint_without_spark(context: CommandContext, project: Project, run: Ru
     from pyspark import __version__ as spark_version
 
     from penstock.batch.pipeline.execute import resources_by_stage
-    from penstock.batch.runner.work import fingerprint
+    from penstock.batch.runner.bench import fingerprint
 
     pipeline = project.pipeline
     stages = _stages_like(project, run) if run.phases else pipeline.stages
