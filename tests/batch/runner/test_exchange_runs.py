@@ -16,7 +16,7 @@ from penstock.batch.exchange.packing import ExchangePlan
 from penstock.batch.runs import dropping, exchanges, gc, views
 from penstock.core import failpoints
 from penstock.core.ranges import PartitionName, Range
-from penstock.errors import DiskLimit, ExchangeDamaged, RunError
+from penstock.errors import CodeChanged, DiskLimit, ExchangeDamaged, RunError
 from tests.batch.runner.orders_place import KEYS, MAPPED, OrdersPlace, opened
 
 if TYPE_CHECKING:
@@ -228,3 +228,42 @@ def test_a_disk_that_is_full_of_run_files_halts_and_loses_nothing(place: OrdersP
         place.assert_exact()
     finally:
         subprocess.run(["umount", str(folder)], check=True)
+
+
+def _with_other_code(monkeypatch: pytest.MonkeyPatch) -> ps.Pipeline:
+    """The same pipeline with other code behind the exchange."""
+    from pyspark.sql import DataFrame
+    from pyspark.sql import functions as F
+
+    from penstock.batch.pipeline import pipeline as module
+    from tests.batch.runner import orders as o
+
+    @ps.transform(reads=[o.Orders.account, o.Orders.symbol, o.Orders.value], writes=o.Positions)
+    def positions(orders: DataFrame) -> DataFrame:
+        total = F.sum(F.col("value") + F.lit(0))
+        return orders.groupBy("account", "symbol").agg(F.count("*").alias("orders"), total.alias("value"))
+
+    monkeypatch.setattr(module, "_named", {})
+    transforms = [positions if each.name == "positions" else each for each in o.pipeline.transforms]
+    return ps.Pipeline("orders", inputs=o.pipeline.inputs, outputs=o.pipeline.outputs, transforms=transforms)
+
+
+def test_changed_code_behind_an_exchange_keeps_the_exchange(
+    place: OrdersPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.map()
+    before = place.tokens()
+    report = place.runner(_with_other_code(monkeypatch)).run()
+    assert report.ending == "complete", report.error
+    assert {name: place.tokens()[name] for name in before} == before
+    assert not place.acked().keys() & {0, 1}
+    place.assert_exact()
+
+
+def test_changed_code_of_key_ranges_that_are_done_is_refused(
+    place: OrdersPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.map()
+    assert place.run(max_batches=1).ending == "stopped"
+    with pytest.raises(CodeChanged, match="completed by the old code"):
+        place.runner(_with_other_code(monkeypatch)).run()
