@@ -361,11 +361,17 @@ def _worker_sockets() -> dict[str, str]:
     if len(os.fsencode(folder)) > _LONGEST_SOCKET_FOLDER:
         Path(folder).rmdir()
         return {}
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(_remove, folder, os.getpid())
     return {
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": folder,
     }
+
+
+def _remove(folder: str, owner: int) -> None:
+    """Remove a folder at the end of the process that made it; a fork of it leaves it alone."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _jvm_options(config: SparkConfig, runtime: java.Java, use_archive: bool) -> list[str]:

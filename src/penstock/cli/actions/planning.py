@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.cli.context import CommandContext
 from penstock.errors import InputError
@@ -43,7 +43,7 @@ def current(context: CommandContext, project: Project, run: Run | None) -> Curre
     registered = _inputs(context, project, run)
     sizes = {table: found.size for table, found in registered.items() if found is not None}
     settings = context.config.run
-    with _session(context) as spark:
+    with planning_session(context, "penstock plan") as spark:
         resources = resources_by_stage(pipeline.stages, pipeline.resources, {})
         checked = check_pipeline(spark, pipeline, resources)
         phases = cut_pipeline(
@@ -109,11 +109,16 @@ def _digests(registered: Mapping[str, Input | None]) -> dict[str, str]:
 
 
 @contextmanager
-def _session(context: CommandContext) -> Iterator[SparkSession]:
+def planning_session(context: CommandContext, app_name: str) -> Iterator[SparkSession]:
+    """A session for a short look at plans. One that the process had before stays open."""
+    from pyspark.sql import SparkSession
+
     from penstock.spark import session
 
-    spark: Any = session.start(replace(context.config.spark, fast_start=True), app_name="penstock plan")
+    had = SparkSession.getActiveSession() is not None
+    spark = session.start(replace(context.config.spark, fast_start=True), app_name=app_name)
     try:
         yield spark
     finally:
-        spark.stop()
+        if not had:
+            spark.stop()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.actions.planning import planning_session
 from penstock.cli.context import CommandContext, with_context
 from penstock.cli.output import Block, count
 
@@ -55,16 +56,12 @@ def command(context: CommandContext, source: str) -> None:
     from penstock.batch.pipeline.execute import resources_by_stage
     from penstock.batch.pipeline.needs import cut_pipeline
     from penstock.project import load
-    from penstock.spark import session
 
     project = load(source)
-    spark = session.start(replace(context.config.spark, fast_start=True), app_name="penstock check")
-    try:
-        pipeline = project.pipeline
+    pipeline = project.pipeline
+    with planning_session(context, "penstock check") as spark:
         resources = resources_by_stage(pipeline.stages, pipeline.resources, {})
         checked = check_pipeline(spark, pipeline, resources)
         run = context.config.run
         cut_pipeline(pipeline, checked, {}, small=run.whole_bytes, as_one=run.small_bytes)
-    finally:
-        spark.stop()
     context.output.show(Checked(pipeline, project.source, checked.unchecked))
