@@ -100,7 +100,7 @@ def test_a_table_that_by_names_is_cut_even_if_it_is_small(spark: SparkSession) -
         a.toArrow()
         return b.join(a, "k", "left").groupBy("k").agg(F.count("*").alias("rows"))
 
-    pipeline = ps.Pipeline("by", inputs=[A, B], outputs=Made, transforms=[count])
+    pipeline = ps.Pipeline("by-small", inputs=[A, B], outputs=Made, transforms=[count])
     for small in ([], ["b"], ["a", "b"]):
         (phase,) = [p for p in phases_of(spark, pipeline, small) if p.stages]
         assert phase.partitioning == ByKeys({"a": ("k",), "b": ("k",)})
@@ -118,7 +118,7 @@ def test_a_table_that_by_names_is_cut_even_if_it_is_small(spark: SparkSession) -
 )
 def test_a_key_that_cannot_be_is_refused_where_it_is_written(made: Any, message: str) -> None:
     with pytest.raises(DefinitionError, match=message) as raised:
-        ps.Pipeline("by", inputs=[A, B], outputs=[Made], transforms=[made()])
+        ps.Pipeline("by-error", inputs=[A, B], outputs=[Made], transforms=[made()])
     assert f"{Path(__file__).name}:" in raised.value.what
 
 

@@ -105,7 +105,8 @@ def correlated_exists(a: DataFrame) -> DataFrame:
 
 @trap("everything")
 def scalar_in_a_group(a: DataFrame, b: DataFrame) -> DataFrame:
-    text = "select k, sum(n) + (select max(n) from {b} q where q.k = p.k) m from {a} p group by k"
+    groups = "select k, sum(n) s from {a} group by k"
+    text = f"select k, s + (select max(n) from {{b}} q where q.k = g.k) m from ({groups}) g"
     return a.sparkSession.sql(text, a=a, b=b)
 
 

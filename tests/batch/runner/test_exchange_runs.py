@@ -238,7 +238,9 @@ def _with_other_code(monkeypatch: pytest.MonkeyPatch) -> ps.Pipeline:
     from penstock.batch.pipeline import pipeline as module
     from tests.batch.runner import orders as o
 
-    @ps.transform(reads=[o.Orders.account, o.Orders.symbol, o.Orders.value], writes=o.Positions)
+    @ps.transform(
+        reads=[o.Orders.account, o.Orders.symbol, o.Orders.value], writes=o.Positions, by=o.Orders.account
+    )
     def positions(orders: DataFrame) -> DataFrame:
         total = F.sum(F.col("value") + F.lit(0))
         return orders.groupBy("account", "symbol").agg(F.count("*").alias("orders"), total.alias("value"))
