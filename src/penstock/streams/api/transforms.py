@@ -7,8 +7,9 @@ from typing import Any, ClassVar, cast
 
 from penstock.batch.pipeline.execute import Executor, resources_by_stage
 from penstock.batch.pipeline.fingerprint.digests import transform_digest
+from penstock.batch.pipeline.phases import AsOne, Phase, Phases
 from penstock.batch.pipeline.pipeline import Pipeline
-from penstock.batch.pipeline.stages import Bound, bind, derive
+from penstock.batch.pipeline.stages import Bound, Fields, bind, derive
 from penstock.batch.pipeline.transforms import Transform
 from penstock.errors import DefinitionError
 from penstock.spark.flow import Flow
@@ -70,6 +71,16 @@ class Transformed(Operator):
         }
 
 
+@dataclass(frozen=True, slots=True)
+class _AllFields(Phases):
+    """A phase that keeps what is there, whether anybody reads it or not."""
+
+    before: Fields
+
+    def live(self, phase: Phase, done: int) -> dict[str, frozenset[str]]:
+        return dict(self.needed[phase.index] if done > phase.begin else self.before)
+
+
 class Alone(Pipeline):
     """One transform as an `Executor` takes it: all fields that are there stay there."""
 
@@ -80,9 +91,11 @@ class Alone(Pipeline):
         self.stages = derive(self.bound)
         self.before, self.after = before, after
 
-    def live(self, done: int) -> dict[str, frozenset[str]]:
-        shape = self.after if done else self.before
-        return {shape.name: frozenset(shape.fields)}
+    @property
+    def as_one(self) -> Phases:
+        only = Phase(0, AsOne(), self.stages, 0, {self.before.name: None}, frozenset(), (self.after.name,))
+        before, after = ({shape.name: frozenset(shape.fields)} for shape in (self.before, self.after))
+        return _AllFields((only,), (after,), before)
 
 
 def alone(site: Site, transform: Any, before: Shape) -> Alone:
