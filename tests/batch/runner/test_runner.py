@@ -484,7 +484,7 @@ def test_another_version_of_spark_is_other_code(place: Place, monkeypatch: pytes
     unknown = replace(run.fingerprint, engine={})
     assert unknown.differences(newer) == newer.differences(unknown) == []
     with monkeypatch.context() as patch:
-        patch.setattr("penstock.batch.runner.runner.fingerprint", lambda *_: newer)
+        patch.setattr("penstock.batch.runner.preparing.fingerprint", lambda *_: newer)
         with pytest.raises(CodeChanged, match=r"is 9\.1"):
             place.run()
     assert place.run().ending == "complete"
