@@ -4,7 +4,6 @@ import gc
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -47,23 +46,6 @@ def test_settings(spark: SparkSession) -> None:
     assert spark.sparkContext.getConf().get("spark.authenticate") == "true"
     assert spark.sparkContext.getConf().get("spark.network.crypto.enabled") == "true"
     assert not session.is_connect(spark)
-
-
-def test_workers_are_spoken_to_in_a_folder_of_this_user_alone(spark: SparkSession) -> None:
-    settings = spark.sparkContext.getConf()
-    assert settings.get("spark.python.unix.domain.socket.enabled") == "true"
-    folder = Path(settings.get("spark.python.unix.domain.socket.dir", ""))
-    assert folder.stat().st_mode & 0o777 == 0o700
-    assert any(path.is_socket() for path in folder.iterdir())
-
-
-def test_a_folder_whose_name_is_too_long_for_sockets_is_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    deep = tmp_path / ("x" * 80)
-    deep.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(deep))
-    assert session._worker_sockets() == {}
 
 
 def test_a_worker_spares_what_it_has_loaded_from_garbage_collection(spark: SparkSession) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import pickle
 import re
 import shlex
-import shutil
 import socket
 import sys
 import tempfile
@@ -36,8 +34,6 @@ _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _THREADS = "32"
 _CONNECT_PORT = 15002
 _PATIENCE = 10.0
-# Of the 104 bytes that a socket's path may have on every system, PySpark's names take 43.
-_LONGEST_SOCKET_FOLDER = 60
 
 _OURS = "spark.penstock.settings"
 
@@ -346,32 +342,7 @@ def _local_settings(cores: int) -> dict[str, str]:
         # Re-planning after each shuffle costs more than it saves on one machine.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": str(cores),
-        **_worker_sockets(),
     }
-
-
-def _worker_sockets() -> dict[str, str]:
-    """Python workers are spoken to over Unix sockets, in a folder that only this user may enter.
-
-    A small task takes half the time that it takes over TCP.
-    """
-    if not hasattr(socket, "AF_UNIX"):
-        return {}
-    folder = tempfile.mkdtemp(prefix="penstock-")
-    if len(os.fsencode(folder)) > _LONGEST_SOCKET_FOLDER:
-        Path(folder).rmdir()
-        return {}
-    atexit.register(_remove, folder, os.getpid())
-    return {
-        "spark.python.unix.domain.socket.enabled": "true",
-        "spark.python.unix.domain.socket.dir": folder,
-    }
-
-
-def _remove(folder: str, owner: int) -> None:
-    """Remove a folder at the end of the process that made it; a fork of it leaves it alone."""
-    if os.getpid() == owner:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _jvm_options(config: SparkConfig, runtime: java.Java, use_archive: bool) -> list[str]:
