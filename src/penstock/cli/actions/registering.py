@@ -123,7 +123,7 @@ class Registrar:
                 made.append(inputs.load(self.store, self.storage, name))
                 continue
             before = self._before(name)
-            # Only the first input is cut into partitions.
+            # A size that is named is meant for the first input; others keep theirs.
             rows = before.partition_rows if before and (fixed or position) else partition_rows
             made.append(self._register(spark, table, name, rows))
         return made
