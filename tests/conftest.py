@@ -39,6 +39,7 @@ STARTS_SPARK = {
     "test_journals",
     "test_rescale",
     "test_spark_cluster",
+    "test_spark_versions",
     "test_serving_cluster",
     "clients",
 }

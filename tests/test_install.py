@@ -25,7 +25,7 @@ from penstock.core.packages import EXTRAS
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
-_UNREACHABLE = re.compile(
+UNREACHABLE = re.compile(
     r"failed to fetch|error sending request|dns error|could not connect|timed out", re.IGNORECASE
 )
 
@@ -110,7 +110,7 @@ def install(place: Path) -> Install:
         # From the cache, if all is there: the index would be asked again for each package.
         if _uv(*words, "--offline", check=False).returncode:
             done = _uv(*words, check=False)
-            if done.returncode and _UNREACHABLE.search(done.stderr):
+            if done.returncode and UNREACHABLE.search(done.stderr):
                 return f"the package index cannot be reached: {' '.join(done.stderr.split())}"
             assert done.returncode == 0, done.stderr
         return Environment(folder, work)

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,12 @@ def test_local_cores(master: str, cores: int | None) -> None:
 
 def test_a_star_means_the_cores_of_this_process() -> None:
     assert session.local_cores("local[*]") == len(os.sched_getaffinity(0))
+
+
+def test_spark_has_the_version_of_its_package(spark: SparkSession) -> None:
+    """Which a test may have chosen (`test_spark_versions`)."""
+    wanted = os.environ.get("PENSTOCK_TEST_PYSPARK", version("pyspark"))
+    assert (version("pyspark"), spark.version) == (wanted, wanted)
 
 
 def test_settings(spark: SparkSession) -> None:
