@@ -27,7 +27,7 @@ from penstock.sql.rules.queries.conditions import null_is_false
 from penstock.sql.rules.time import intervals
 from penstock.sql.rules.types import ANY, BOOL, BPCHAR, PARTS, RECORD, TEXT, Type, array, common
 from penstock.sql.rules.values import lists
-from penstock.sql.rules.values.casts import coerce, matched, unify
+from penstock.sql.rules.values.casts import cast, coerce, matched, unify
 from penstock.sql.rules.values.literals import decimal
 from penstock.sql.rules.values.operators import compare, exact, row, unpruned
 from penstock.sql.rules.values.texts import plain
@@ -292,6 +292,8 @@ def retyped(query: TranslatedQuery, kinds: list[Type]) -> TranslatedQuery:
 def _retyped(name: str, given: Type, kind: Type) -> str:
     if given.name == "interval":
         return intervals.converted(Typed(name, given), kind.unit).sql
+    if given.moment and kind.moment:
+        return cast(Typed(name, given), kind).sql
     return f"CAST({plain(Typed(name, given))} AS {kind.spark})"
 
 

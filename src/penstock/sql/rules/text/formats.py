@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from penstock.sql.rules.core import Call, Typed, text
-from penstock.sql.rules.types import TEXT, TIMESTAMP
+from penstock.sql.rules.types import TEXT, TIMESTAMPTZ
 from penstock.sql.rules.values.casts import cast
 from penstock.sql.rules.values.texts import dated, plain
 
@@ -39,9 +39,8 @@ _WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "
 def moment_text(call: Call, value: Typed, pattern: str) -> str:
     """A moment written by a pattern."""
     at, parts, with_year = 0, [], False
-    sql = value.sql if value.type.name != "date" else f"CAST({value.sql} AS TIMESTAMP_NTZ)"
-    if value.type.name == "date":
-        value = Typed(sql, TIMESTAMP)
+    # PostgreSQL takes a date for a moment, which is later where clocks leave midnight out.
+    sql = cast(value, TIMESTAMPTZ).sql if value.type.name == "date" else value.sql
     while at < len(pattern):
         found = _piece(call, pattern, at)
         if not found:

@@ -18,6 +18,8 @@ _DAY = "INTERVAL '1' DAY"
 _MICRO = "INTERVAL '0.000001' SECOND"
 _STEADY = re.compile(r"(?i:utc|gmt|zulu|z|etc/.*)|(UTC|GMT)?[+-][0-9:]+")
 """Zones whose clocks never change."""
+_LITERAL = re.compile(r"TIMESTAMP_NTZ ?'[^']*'|CAST\(DATE ?'[^']*' AS TIMESTAMP_NTZ\)")
+"""What Spark can make a constant of, which it wants in VALUES."""
 _DAYS = ("DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
 _changing: ContextVar[bool] = ContextVar("_changing", default=True)
 
@@ -41,7 +43,7 @@ def moment_of(local: str) -> str:
     """The moment at which the session's clocks show ``local``, a timestamp without a zone."""
     if not clocks_change():
         return f"CAST({local} AS TIMESTAMP)"
-    return once(Typed(local, TIMESTAMP), second_of)
+    return second_of(local) if _LITERAL.fullmatch(local) else once(Typed(local, TIMESTAMP), second_of)
 
 
 def second_of(v: str) -> str:

@@ -183,7 +183,8 @@ def cast(value: Typed, kind: Type) -> Typed:  # noqa: C901 - one case for each t
 def _between_moments(value: Typed, kind: Type) -> Typed:
     if kind.name != "timestamptz" or value.type.name == "timestamptz" or not zones.clocks_change():
         return Typed(f"CAST({value.sql} AS {kind.spark})", kind)
-    return Typed(zones.moment_of(f"CAST({value.sql} AS TIMESTAMP_NTZ)"), kind)
+    local = value.sql if value.type.name == "timestamp" else f"CAST({value.sql} AS TIMESTAMP_NTZ)"
+    return Typed(zones.moment_of(local), kind)
 
 
 def _to_uuid(value: Typed) -> str:
