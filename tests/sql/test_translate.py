@@ -299,9 +299,9 @@ def test_parameters_are_bound_with_their_types(spark: SparkSession) -> None:
 
 
 def said(sql: str, **columns: str) -> str:
-    """A query of t in Spark's words."""
+    """A query of t in Spark's words, for a session in UTC."""
     known = {**comparison.TABLES["t"][0], **columns}
-    return translate(parse_one(sql), target=lambda _: SparkRelation("x", known))
+    return translate(parse_one(sql), target=lambda _: SparkRelation("x", known), session={"timezone": "UTC"})
 
 
 @pytest.mark.parametrize(

@@ -266,6 +266,7 @@ def retyped(query: TranslatedQuery, kinds: list[Type]) -> TranslatedQuery:
     """A query whose columns that are bare literals are given the types that PostgreSQL finds for them.
 
     Intervals are given the parts of those that they stand beside, and char(n) loses its blanks beside a text.
+    Moments become of one kind by our own rules: Spark's own cast takes another hour where clocks change.
     """
     if query.fields is None:
         return query
@@ -273,6 +274,7 @@ def retyped(query: TranslatedQuery, kinds: list[Type]) -> TranslatedQuery:
         (field.type.name == "unknown" and kind.name not in ("unknown", "any", "text"))
         or (field.type.name == kind.name == "interval" and field.type != kind)
         or (field.type.name == "bpchar" and kind.name == "text")
+        or (field.type.moment and kind.moment and field.type.name != kind.name)
         for field, kind in zip(query.fields, kinds, strict=True)
     ]
     if not any(changed):
