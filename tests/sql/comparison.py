@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,6 +89,9 @@ def same(ours: Any, theirs: Any) -> bool:
         return ours.keys() == theirs.keys() and all(same(ours[key], theirs[key]) for key in ours)
     if isinstance(ours, bytes | bytearray):
         return bool(bytes(ours) == theirs)
+    if isinstance(ours, datetime) and isinstance(theirs, datetime) and ours.tzinfo and theirs.tzinfo:
+        # Python finds a moment of an hour shown twice unlike the same moment of another zone.
+        return ours.astimezone(UTC) == theirs.astimezone(UTC)
     return bool(ours == theirs) and type(ours) is type(theirs)
 
 

@@ -70,6 +70,21 @@ def test_expressions(postgres: psycopg.Connection[Any], run: Run) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/Havana", "Australia/Lord_Howe"])
+def test_expressions_where_clocks_change(
+    zone: str, postgres: psycopg.Connection[Any], run: Run, spark: SparkSession
+) -> None:
+    """Elapsed time is what elapses, days are the calendar's, and the second of two equal hours is meant."""
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    postgres.execute(f"SET timezone = '{zone}'")
+    try:
+        wrong = comparison.differences(comparison.read("zones.txt"), postgres, run)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+        postgres.execute("SET timezone = 'UTC'")
+    assert not wrong, "\n".join(wrong)
+
+
 def test_queries(postgres: psycopg.Connection[Any], run: Run, targets: dict[str, SparkRelation]) -> None:
     queries = comparison.read("queries.txt")
     assert len(queries) > 150
@@ -284,9 +299,9 @@ def test_parameters_are_bound_with_their_types(spark: SparkSession) -> None:
 
 
 def said(sql: str, **columns: str) -> str:
-    """A query of t in Spark's words."""
+    """A query of t in Spark's words, for a session in UTC."""
     known = {**comparison.TABLES["t"][0], **columns}
-    return translate(parse_one(sql), target=lambda _: SparkRelation("x", known))
+    return translate(parse_one(sql), target=lambda _: SparkRelation("x", known), session={"timezone": "UTC"})
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from penstock.sql.rules.queries import aggregates, membership, windows  # noqa: 
 from penstock.sql.rules.queries.queries import query
 from penstock.sql.rules.text import patterns, quotes, strings  # noqa: F401
 from penstock.sql.rules.time import dates, durations, fields  # noqa: F401
+from penstock.sql.rules.time.zones import session_zone
 from penstock.sql.rules.values import arrays, buckets, literals, maths  # noqa: F401
 
 __all__ = ["SparkRelation", "respell", "translate"]
@@ -38,8 +39,8 @@ def translate(
 
     ``target`` gives the relation of a name, ``parameters`` the Spark types of ``$1``, ``$2`` …, bound as
     ``:p1``, ``:p2`` …. Those of ``values`` stand in the text instead, which is good for these values only.
-    ``session`` says what ``user`` and its like mean. Columns of the result come in PostgreSQL's order; their
-    names may differ.
+    ``session`` says what ``user`` and its like mean, and in which ``timezone`` the text will run. Columns of
+    the result come in PostgreSQL's order; their names may differ.
     """
     context = Context(
         target=target,
@@ -50,7 +51,8 @@ def translate(
         session=session,
     )
     try:
-        return query(context, tree).sql
+        with session_zone((session or {}).get("timezone")):
+            return query(context, tree).sql
     except RecursionError:
         raise SqlError("the statement is nested too deeply", sqlstate="54001") from None
 

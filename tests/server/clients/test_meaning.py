@@ -140,6 +140,17 @@ def test_the_session_tells_its_prepared_statements_and_cursors(gateway: Gateway)
             assert connection.execute("SELECT name FROM pg_cursors").fetchall() == [("rows",)]
 
 
+def test_a_prepared_statement_follows_the_time_zone(gateway: Gateway) -> None:
+    """02:30 is shown twice in Berlin on that day; PostgreSQL means the second time."""
+    local = "date '2020-10-24' + n_nationkey + interval '2 hours 30 minutes'"
+    sql = f"SELECT extract(epoch from ({local})::timestamptz)::bigint FROM nation WHERE n_nationkey = 1"
+    with psycopg.connect(gateway.url(), autocommit=True) as connection:
+        connection.execute(f"PREPARE shown AS {sql}")
+        for zone, expected in (("UTC", 1603593000), ("Europe/Berlin", 1603589400), ("UTC", 1603593000)):
+            connection.execute(f"SET timezone = '{zone}'")
+            assert connection.execute("EXECUTE shown").fetchone() == (expected,)
+
+
 def test_binary_parameters_of_ranges_times_with_zones_and_single_bytes(connection: Connection) -> None:
     from psycopg.pq import ExecStatus
 

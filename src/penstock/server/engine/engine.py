@@ -252,11 +252,12 @@ class SparkEngine(Engine):
             return self._sessions.of(timezone, wanted)
 
         def renew(old: SparkPlan) -> SparkPlan:
-            return self._planner.renewed(old, client.user, search_path)
+            return self._planner.renewed(old, client.user, search_path).in_zone(timezone)
 
         answer = None
         if isinstance(plan, ExplainPlan):
             answer, plan = partial(explained, plan.command), plan.query
+        plan = plan.in_zone(timezone)
         return SparkExecution(place, client, prepared, plan, renew, session, values, timeout, query, answer)
 
     def _system(

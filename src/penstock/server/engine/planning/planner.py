@@ -293,7 +293,7 @@ class Planner:
 
 def _session(user: User, settings: Settings) -> dict[str, str]:
     """What PostgreSQL's words for who asks, and where, mean in a statement."""
-    found = {"user": user.name, "database": DATABASE}
+    found = {"user": user.name, "database": DATABASE, "timezone": settings.timezone}
     if settings.search_path:
         found["schema"] = settings.search_path[0]
     return found

@@ -147,7 +147,7 @@ class SparkPlan:
         kinds: Sequence[str],
         fixed: Mapping[int, object],
     ) -> str:
-        whole = (*key, repr(fixed))
+        whole = (*key, (self.session or {}).get("timezone"), repr(fixed))
         text = self.texts.get(whole)
         if text is None:
             # Temporary views have another name each time: their texts are of no further use.
@@ -174,6 +174,12 @@ class SparkPlan:
     def frame(self, spark: SparkSession, query: str, values: Sequence[object] = ()) -> DataFrame:
         """The query, analysed by Spark but not run."""
         return sql(spark, self.text(spark, query, values), values, len(self.parameters))
+
+    def in_zone(self, timezone: str) -> SparkPlan:
+        """The plan for a session of this ``timezone``, which may have changed since it was prepared."""
+        if self.session is None or self.session.get("timezone") == timezone:
+            return self
+        return replace(self, session={**self.session, "timezone": timezone})
 
     def failed(self, error: SqlError) -> None:
         """Have tables looked at whose files it may be that could not be read."""

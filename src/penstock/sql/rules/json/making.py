@@ -59,7 +59,7 @@ def _written(value: Typed) -> str:
 
 
 def _moment(v: str, *, zoned: bool) -> str:
-    zone = f", date_format({v}, 'xxx')" if zoned else ""
+    zone = f", date_format({v}, 'xxxxx')" if zoned else ""
     return f"concat('\"', replace(CAST({v} AS STRING), ' ', 'T'){zone}, '\"')"
 
 

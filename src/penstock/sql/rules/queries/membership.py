@@ -27,7 +27,7 @@ from penstock.sql.rules.queries.conditions import null_is_false
 from penstock.sql.rules.time import intervals
 from penstock.sql.rules.types import ANY, BOOL, BPCHAR, PARTS, RECORD, TEXT, Type, array, common
 from penstock.sql.rules.values import lists
-from penstock.sql.rules.values.casts import coerce, matched, unify
+from penstock.sql.rules.values.casts import cast, coerce, matched, unify
 from penstock.sql.rules.values.literals import decimal
 from penstock.sql.rules.values.operators import compare, exact, row, unpruned
 from penstock.sql.rules.values.texts import plain
@@ -266,6 +266,7 @@ def retyped(query: TranslatedQuery, kinds: list[Type]) -> TranslatedQuery:
     """A query whose columns that are bare literals are given the types that PostgreSQL finds for them.
 
     Intervals are given the parts of those that they stand beside, and char(n) loses its blanks beside a text.
+    Moments become of one kind by our own rules: Spark's own cast takes another hour where clocks change.
     """
     if query.fields is None:
         return query
@@ -273,6 +274,7 @@ def retyped(query: TranslatedQuery, kinds: list[Type]) -> TranslatedQuery:
         (field.type.name == "unknown" and kind.name not in ("unknown", "any", "text"))
         or (field.type.name == kind.name == "interval" and field.type != kind)
         or (field.type.name == "bpchar" and kind.name == "text")
+        or (field.type.moment and kind.moment and field.type.name != kind.name)
         for field, kind in zip(query.fields, kinds, strict=True)
     ]
     if not any(changed):
@@ -292,6 +294,8 @@ def retyped(query: TranslatedQuery, kinds: list[Type]) -> TranslatedQuery:
 def _retyped(name: str, given: Type, kind: Type) -> str:
     if given.name == "interval":
         return intervals.converted(Typed(name, given), kind.unit).sql
+    if given.moment and kind.moment:
+        return cast(Typed(name, given), kind).sql
     return f"CAST({plain(Typed(name, given))} AS {kind.spark})"
 
 

@@ -8,7 +8,8 @@ from sqlglot import exp
 
 from penstock.sql.parse.interval_input import Parts
 from penstock.sql.rules.core import Context, NamedColumn, TranslatedQuery, Typed, refuse
-from penstock.sql.rules.time import intervals
+from penstock.sql.rules.time import intervals, zones
+from penstock.sql.rules.time.moments import shifted
 from penstock.sql.rules.types import ANY, INT8, TEXT, TIMESTAMP, Type, array, common
 from penstock.sql.rules.values.casts import cast, coerce
 
@@ -126,10 +127,16 @@ def _moments(args: list[Typed], kind: Type, node: exp.Expr) -> Typed:
     if not isinstance(parts, Parts) or (parts.months < 0 or parts.days < 0 or parts.micros < 0):
         raise refuse("generate_series of moments wants a constant step that goes forward", node)
     amount = intervals.moving(step)
-    if parts.months:
-        # Each is counted from the one before: after a short month the day stays short.
-        count = f"CAST(months_between({end}, {start}) / {parts.months} + 2 AS INT)"
-        following = f"element_at(x_acc, -1) + {amount}"
+    on_clocks = whole.name == "timestamptz" and zones.clocks_change() and bool(parts.days)
+    if parts.months or on_clocks:
+        # Each is counted from the one before: after a short month the day stays short, and after an hour that
+        # clocks leave out, the hour stays the one that was taken instead.
+        count = (
+            f"CAST(months_between({end}, {start}) / {parts.months} + 2 AS INT)"
+            if parts.months
+            else f"(datediff({end}, {start}) DIV {parts.days} + 2)"
+        )
+        following = shifted(Typed("element_at(x_acc, -1)", whole), step, "+").sql
         grown = f"IF({following} <= {end}, array_append(x_acc, {following}), x_acc)"
         values = f"aggregate(sequence(1, {count}), array({start}), (x_acc, x_i) -> {grown})"
     else:

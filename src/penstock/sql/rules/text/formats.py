@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from penstock.sql.rules.core import Call, Typed, text
-from penstock.sql.rules.types import TEXT, TIMESTAMP
+from penstock.sql.rules.types import TEXT, TIMESTAMPTZ
 from penstock.sql.rules.values.casts import cast
 from penstock.sql.rules.values.texts import dated, plain
 
@@ -18,18 +18,29 @@ _PIECES = re.compile(
 _YEARS = frozenset({"YYYY", "YY", "IYYY", "CC"})
 _MIXED = frozenset({"Month", "Mon", "Day", "Dy"})
 _SUFFIX = re.compile(r"(th|TH|SP)")
+# Not by date_format(), which moves a timestamp out of the hour that the session's clocks leave out.
+_TWELVE = "((hour({v}) + 11) % 12 + 1)"
 _FORMS = {
-    "YYYY": ("y", 4), "YY": ("yy", 0), "MM": ("M", 2), "DD": ("d", 2), "DDD": ("D", 3), "HH24": ("H", 2),
-    "HH12": ("h", 2), "HH": ("h", 2), "MI": ("m", 2), "SS": ("s", 2),
+    "YYYY": ("year({v})", 4), "MM": ("month({v})", 2), "DD": ("day({v})", 2), "DDD": ("dayofyear({v})", 3),
+    "HH24": ("hour({v})", 2), "HH12": (_TWELVE, 2), "HH": (_TWELVE, 2), "MI": ("minute({v})", 2),
+    "SS": ("second({v})", 2),
 }  # fmt: skip
+_MICROS = "CAST(extract(SECOND FROM {v}) * 1000000 AS BIGINT) % 1000000"
+_ALWAYS_FILLED = {
+    "YY": ("year({v}) % 100", 2), "MS": (f"{_MICROS} DIV 1000", 3), "US": (_MICROS, 6),
+}  # fmt: skip
+_MONTHS = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
+    "November", "December",
+)  # fmt: skip
+_WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 
 
 def moment_text(call: Call, value: Typed, pattern: str) -> str:
     """A moment written by a pattern."""
     at, parts, with_year = 0, [], False
-    sql = value.sql if value.type.name != "date" else f"CAST({value.sql} AS TIMESTAMP_NTZ)"
-    if value.type.name == "date":
-        value = Typed(sql, TIMESTAMP)
+    # PostgreSQL takes a date for a moment, which is later where clocks leave midnight out.
+    sql = cast(value, TIMESTAMPTZ).sql if value.type.name == "date" else value.sql
     while at < len(pattern):
         found = _piece(call, pattern, at)
         if not found:
@@ -66,8 +77,11 @@ def _piece(call: Call, pattern: str, at: int) -> re.Match[str] | None:
 def _field(call: Call, v: str, name: str, *, fill: bool, translated: bool) -> str:
     upper = name.upper()
     if upper in _FORMS:
-        letter, size = _FORMS[upper]
-        return f"date_format({v}, '{letter * (size or 1) if size and fill else letter}')"
+        number, size = _FORMS[upper]
+        return _digits(number.format(v=v), size if fill else 0)
+    if upper in _ALWAYS_FILLED:
+        number, size = _ALWAYS_FILLED[upper]
+        return _digits(number.format(v=v), size)
     if upper in ("MONTH", "MON", "DAY", "DY"):
         return _word(v, name, fill=fill and not translated)
     century = f"ceil(year({v}) / 100)"
@@ -85,14 +99,17 @@ def _field(call: Call, v: str, name: str, *, fill: bool, translated: bool) -> st
     if upper in ("AM", "PM"):
         word = f"IF(hour({v}) < 12, 'AM', 'PM')"
         return word if name.isupper() else f"lower({word})"
-    if upper in ("MS", "US"):
-        return f"date_format({v}, '{'SSS' if upper == 'MS' else 'SSSSSS'}')"
     raise call.refuse(f'the pattern "{name}" is not supported')
 
 
+def _digits(number: str, size: int) -> str:
+    return f"lpad(CAST({number} AS STRING), {size}, '0')" if size else f"CAST({number} AS STRING)"
+
+
 def _word(v: str, name: str, *, fill: bool) -> str:
-    letters = {"MONTH": "MMMM", "MON": "MMM", "DAY": "EEEE", "DY": "EEE"}[name.upper()]
-    sql = f"date_format({v}, '{letters}')"
+    words, number = (_MONTHS, "month") if name.upper() in ("MONTH", "MON") else (_WEEKDAYS, "dayofweek")
+    shown = [word if name.upper() in ("MONTH", "DAY") else word[:3] for word in words]
+    sql = f"elt({number}({v}), {', '.join(map(text, shown))})"
     if name.isupper():
         sql = f"upper({sql})"
     elif name.islower():
@@ -100,8 +117,8 @@ def _word(v: str, name: str, *, fill: bool) -> str:
     return f"rpad({sql}, 9, ' ')" if fill and name.upper() in ("MONTH", "DAY") else sql
 
 
-def parsed(call: Call, kind: str) -> str:
-    """A text read by a pattern, for patterns of digits with something between them."""
+def parsed(call: Call) -> str:
+    """A timestamp without a zone: a text read by a pattern of digits with something between them."""
     value, pattern = call.args
     if not isinstance(pattern.value, str):
         raise call.refuse("the pattern must be a literal")
@@ -134,5 +151,4 @@ def parsed(call: Call, kind: str) -> str:
             at, last = at + 1, False
     if tight:
         out = [part * 2 if part in ("M", "d", "H", "m", "s", "h") else part for part in out]
-    function = "to_timestamp" if kind == "TIMESTAMP" else "to_timestamp_ntz"
-    return f"{function}({plain(value)}, {text(''.join(out))})"
+    return f"to_timestamp_ntz({plain(value)}, {text(''.join(out))})"

@@ -49,8 +49,7 @@ def _out_of_range(value: str) -> SqlError:
 
 def of_moment(sql: str) -> Typed:
     """What a clock shows at a moment."""
-    shown = f"date_format({sql}, 'HH:mm:ss.SSSSSS')"
-    return Typed(f"regexp_replace({shown}, '([.][0-9]*[1-9])0+$|[.]0+$', '$1')", TIME)
+    return Typed(f"substring_index(CAST({sql} AS STRING), ' ', -1)", TIME)
 
 
 def cast(value: Typed) -> Typed:

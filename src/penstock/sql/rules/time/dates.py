@@ -44,15 +44,15 @@ def _date_trunc(call: Call) -> Typed:
             if size == 10
             else f"CAST((ceil(year({value.sql}) / {size}) - 1) * {size} + 1 AS INT)"
         )
-        return Typed(f"CAST(make_date({first}, 1, 1) AS {kind.spark})", kind)
+        return cast(Typed(f"make_date({first}, 1, 1)", DATE), kind)
     if unit not in _TRUNCATED:
         raise call.refuse(f'the unit "{unit}" is not supported')
     word = {"microseconds": "MICROSECOND", "milliseconds": "MILLISECOND"}.get(unit, unit.upper())
     if value.type.name == "date" and word in ("DAY", "HOUR", "MINUTE", "SECOND"):
-        return Typed(f"CAST({value.sql} AS {kind.spark})", kind)
+        return cast(value, kind)
     if value.type.name == "date":
-        return Typed(f"CAST(trunc({value.sql}, '{word}') AS {kind.spark})", kind)
-    return Typed(f"CAST(date_trunc('{word}', {value.sql}) AS {kind.spark})", kind)
+        return cast(Typed(f"trunc({value.sql}, '{word}')", DATE), kind)
+    return Typed(zones.truncated(value, word), kind)
 
 
 @rule(exp.CurrentDate)
@@ -164,13 +164,13 @@ def _to_timestamp(call: Call) -> Typed:
         # PostgreSQL counts from the year 2000, and loses digits on the way there.
         micros = f"CAST(rint(({double(call.args[0])} - {_YEAR_2000}D) * 1e6D) AS BIGINT)"
         return in_range(Typed(f"timestamp_micros({micros} + {_YEAR_2000}000000)", TIMESTAMPTZ))
-    return Typed(parsed(call, "TIMESTAMP"), TIMESTAMPTZ)
+    return Typed(zones.moment_of(parsed(call)), TIMESTAMPTZ)
 
 
 @function("to_date")
 def _to_date(call: Call) -> Typed:
     call.expect(2)
-    return Typed(f"CAST({parsed(call, 'TIMESTAMP_NTZ')} AS DATE)", DATE)
+    return Typed(f"CAST({parsed(call)} AS DATE)", DATE)
 
 
 @function("to_char")

@@ -7,8 +7,8 @@ from sqlglot import exp
 from penstock.sql.parse.interval_input import DAY, Parts
 from penstock.sql.rules.core import Call, Typed, function
 from penstock.sql.rules.time import intervals
-from penstock.sql.rules.types import DAYTIME, PARTS, TIMESTAMP
-from penstock.sql.rules.values.casts import cast
+from penstock.sql.rules.types import DATE, DAYTIME, PARTS, TIMESTAMP, TIMESTAMPTZ, common
+from penstock.sql.rules.values.casts import cast, coerce
 from penstock.sql.rules.values.operators import double
 
 _YEARS, _WEEKS = {"years": 12, "months": 1}, {"weeks": 7, "days": 1}
@@ -60,10 +60,16 @@ def _age(call: Call) -> Typed:
     if not all(value.type.moment for value in values):
         raise call.refuse("dates and timestamps are wanted")
     if len(values) == 1:
-        values = [Typed("CAST(current_date() AS TIMESTAMP_NTZ)", TIMESTAMP), *values]
-    first, second = (f"CAST({value.sql} AS TIMESTAMP_NTZ)" for value in values)
+        values = [Typed("current_date()", DATE), *values]
+    both = common([value.type for value in values])
+    first, second = (coerce(value, both if both == TIMESTAMPTZ else TIMESTAMP).sql for value in values)
     pair = f"array(struct({first} AS a, {second} AS b))"
-    ends = "greatest(p.a, p.b) AS l, least(p.a, p.b) AS s, IF(p.a < p.b, -1, 1) AS g"
+    # Moments are compared, and then taken as clocks show them.
+    ends = ", ".join(
+        f"CAST({each} AS TIMESTAMP_NTZ) AS {name}"
+        for each, name in (("greatest(p.a, p.b)", "l"), ("least(p.a, p.b)", "s"))
+    )
+    ends = f"{ends}, IF(p.a < p.b, -1, 1) AS g"
     ordered = f"transform({pair}, p -> struct({ends}))"
     since = f"({_MICROS_OF.format('p.l')} - {_MICROS_OF.format('p.s')})"
     borrowed = f"IF({since} < 0, 1, 0)"

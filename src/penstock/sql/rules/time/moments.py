@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from penstock.sql.parse.interval_input import DAY, Parts
 from penstock.sql.rules.core import Typed, between, once, refuse
-from penstock.sql.rules.time import clock, intervals
+from penstock.sql.rules.time import clock, intervals, zones
 from penstock.sql.rules.types import DATE, DAYTIME, INT4, TIMESTAMP, TIMESTAMPTZ
 from penstock.sql.rules.values.casts import cast, coerce
 from penstock.sql.rules.values.literals import date, timestamp
@@ -78,9 +78,10 @@ def _difference(left: Typed, right: Typed) -> Typed:
     if left.type.name == right.type.name == "date":
         return Typed(f"datediff({left.sql}, {right.sql})", INT4)
     both = TIMESTAMPTZ if "timestamptz" in (left.type.name, right.type.name) else TIMESTAMP
-    return Typed(
-        f"CAST({coerce(left, both).sql} - {coerce(right, both).sql} AS INTERVAL DAY TO SECOND)", DAYTIME
-    )
+    later, earlier = coerce(left, both).sql, coerce(right, both).sql
+    if both == TIMESTAMPTZ:
+        return Typed(zones.elapsed(later, earlier), DAYTIME)
+    return Typed(f"CAST({later} - {earlier} AS INTERVAL DAY TO SECOND)", DAYTIME)
 
 
 def shifted(left: Typed, right: Typed, sign: str) -> Typed:
@@ -92,12 +93,48 @@ def shifted(left: Typed, right: Typed, sign: str) -> Typed:
             return timestamp(folded)
     kind = TIMESTAMP if left.type.name == "date" else left.type
     sql = coerce(left, kind).sql
+    if kind.name == "timestamptz" and zones.clocks_change():
+        moved = Typed(_on_clocks(sql, right, sign), kind)
+        return moved if isinstance(parts, Parts) and _is_short(parts) else in_range(moved)
     plain = right.type.unit == "ym" or (right.type.unit == "dt" and kind.name == "timestamp")
     if plain and not isinstance(parts, Parts):
         return in_range(Typed(f"({sql} {sign} {right.sql})", kind))
     # Days of Spark's other intervals are 24 hours, which differs where clocks change.
     moved = Typed(f"({sql} {sign} {intervals.moving(right)})", kind)
     return moved if isinstance(parts, Parts) and _is_short(parts) else in_range(moved)
+
+
+def _on_clocks(sql: str, right: Typed, sign: str) -> str:
+    """Months, then days, each on the session's clocks; the rest as time that elapses.
+
+    Spark keeps the first of two hours that are shown alike if it comes from the summer.
+    """
+
+    def later(moment: str, step: str) -> str:
+        return zones.moment_of(f"(CAST({moment} AS TIMESTAMP_NTZ) {sign} {step})")
+
+    def waited(moment: str, micros: str) -> str:
+        return f"timestamp_micros(unix_micros({moment}) {sign} {micros})"
+
+    def body(v: str, i: str) -> str:
+        each = Typed(i, right.type)
+        month, day = (f"CAST({part(each)} AS INT)" for part in (intervals.months, intervals.days))
+        first = f"IF({month} = 0, {v}, {later(v, f'make_interval(0, {month})')})"
+        second = once(
+            Typed(first, TIMESTAMPTZ),
+            lambda m: f"IF({day} = 0, {m}, {later(m, f'make_interval(0, 0, 0, {day})')})",
+        )
+        return waited(second, intervals.micros(each))
+
+    parts = right.value
+    if not isinstance(parts, Parts):
+        return once(Typed(sql, TIMESTAMPTZ), lambda v: once(right, lambda i: body(v, i)))
+    # What has no months or no days leaves the clocks alone.
+    if parts.months:
+        sql = later(sql, f"make_interval(0, {parts.months})")
+    if parts.days:
+        sql = later(sql, f"make_interval(0, 0, 0, {parts.days})")
+    return waited(sql, f"({parts.micros}L)") if parts.micros else sql
 
 
 def _is_short(parts: Parts) -> bool:

@@ -12,7 +12,7 @@ from penstock.errors import SqlError
 from penstock.sql.parse.interval_input import restricted
 from penstock.sql.rules.core import Context, Typed, once, refuse, rule, text
 from penstock.sql.rules.json import text as jsontext
-from penstock.sql.rules.time import clock, intervals
+from penstock.sql.rules.time import clock, intervals, zones
 from penstock.sql.rules.types import (
     ANY,
     BOOL,
@@ -25,6 +25,7 @@ from penstock.sql.rules.types import (
     NUMERIC,
     ROUGH,
     TEXT,
+    TIMESTAMPTZ,
     UNKNOWN,
     UUID,
     Type,
@@ -128,7 +129,7 @@ def _rounded(value: Typed, digits: int) -> Typed:
 
     def body(v: str) -> str:
         half = f"IF({v} >= {start}, INTERVAL '{later}' SECOND, INTERVAL '{earlier}' SECOND)"
-        return f"CAST(date_trunc('{unit}', {v} + {half}) AS {value.type.spark})"
+        return zones.truncated(Typed(f"({v} + {half})", value.type), unit)
 
     return Typed(once(value, body), value.type)
 
@@ -163,7 +164,7 @@ def cast(value: Typed, kind: Type) -> Typed:  # noqa: C901 - one case for each t
     if kind.moment and source.textual:
         return Typed(once(Typed(plain(value), TEXT), lambda v: _to_moment(v, kind)), kind)
     if kind.moment and source.moment:
-        return Typed(f"CAST({value.sql} AS {kind.spark})", kind)
+        return _between_moments(value, kind)
     if kind.name in ("json", "jsonb") and source.name in ("json", "jsonb", "text", "bpchar"):
         return _to_json(value, kind)
     if kind.name == "time":
@@ -177,6 +178,13 @@ def cast(value: Typed, kind: Type) -> Typed:  # noqa: C901 - one case for each t
     if kind.name == "interval" and source.name == "interval":
         return value
     raise refuse(f"a cast from {source.name} to {kind.name} is not supported")
+
+
+def _between_moments(value: Typed, kind: Type) -> Typed:
+    if kind.name != "timestamptz" or value.type.name == "timestamptz" or not zones.clocks_change():
+        return Typed(f"CAST({value.sql} AS {kind.spark})", kind)
+    local = value.sql if value.type.name == "timestamp" else f"CAST({value.sql} AS TIMESTAMP_NTZ)"
+    return Typed(zones.moment_of(local), kind)
 
 
 def _to_uuid(value: Typed) -> str:
@@ -344,6 +352,9 @@ def _to_moment(v: str, kind: Type) -> str:
         form = rf"{_DAY}({_MINUTES}({_SECONDS}({_OFFSET})?)?)?\s*$"
         hours = text(r"(:[0-9]{2}([.][0-9]+)?\s*[+-][0-9]{2})\s*$")
         made = f"CAST(regexp_replace({v}, {hours}, '$1:00') AS {kind.spark})"
+        if zones.clocks_change():
+            placed = text(rf":[0-9]{{2}}([.][0-9]+)?{_OFFSET}\s*$")
+            made = f"IF({v} RLIKE {placed}, {made}, {zones.moment_of(f'CAST({v} AS TIMESTAMP_NTZ)')})"
     else:
         # PostgreSQL reads an offset here, and does nothing with it; only behind a clock is it one.
         offset = text(rf"(:[0-9]{{2}}([.][0-9]+)?){_OFFSET}\s*$")
@@ -377,8 +388,12 @@ def coerce(value: Typed, kind: Type) -> Typed:
     if kind.name in ("json", "jsonb", "record", "bool", "bytea", "uuid") or value.type.name == "any":
         return value
     if kind.name == "array":
+        if kind.element == TIMESTAMPTZ and value.type.element not in (None, ANY, UNKNOWN, TIMESTAMPTZ):
+            return _to_array(value, kind)
         sql = value.sql if holds_bpchar(kind) else plain(value)
         return Typed(f"CAST({sql} AS {kind.spark})", kind)
+    if kind.moment and value.type.moment:
+        return _between_moments(value, kind)
     return Typed(f"CAST({value.sql} AS {kind.spark})", kind) if kind.spark != value.type.spark else value
 
 

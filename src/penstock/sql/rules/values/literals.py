@@ -13,7 +13,7 @@ from sqlglot import exp
 from penstock.errors import SqlError
 from penstock.sql.rules.core import Context, Typed, refuse, rule, text
 from penstock.sql.rules.json import text as jsontext
-from penstock.sql.rules.time import intervals
+from penstock.sql.rules.time import intervals, zones
 from penstock.sql.rules.types import BOOL, BYTEA, INT4, INT8, TEXT, UNKNOWN, Type, numeric
 
 _TRUE = {"t", "tr", "tru", "true", "y", "ye", "yes", "on", "1"}
@@ -237,6 +237,8 @@ def moment(value: str, kind: Type) -> Typed:
     if word in ("now", "today", "yesterday", "tomorrow"):
         days = {"yesterday": " - INTERVAL '1' DAY", "tomorrow": " + INTERVAL '1' DAY"}.get(word, "")
         base = "current_timestamp()" if word == "now" else f"(current_date(){days})"
+        if kind.name == "timestamptz" and word != "now":
+            return Typed(zones.moment_of(f"CAST({base} AS TIMESTAMP_NTZ)"), kind)
         return Typed(f"CAST({base} AS {kind.spark})", kind)
     found = _STAMP.match("1970-01-01" if word == "epoch" else value)
     if not found:
@@ -259,7 +261,11 @@ def moment(value: str, kind: Type) -> Typed:
         stamp = day_ + dt.timedelta(microseconds=passed)
     except (ValueError, OverflowError):
         raise SqlError(f'date/time field value out of range: "{value}"', sqlstate="22008") from None
-    return Typed(f"TIMESTAMP_LTZ'{stamp}{zone}'", kind) if kind.name == "timestamptz" else timestamp(stamp)
+    if kind.name != "timestamptz":
+        return timestamp(stamp)
+    if not zone and zones.clocks_change():
+        return Typed(zones.second_of(timestamp(stamp).sql), kind)
+    return Typed(f"TIMESTAMP_LTZ'{stamp}{zone}'", kind)
 
 
 def _zone(zone: str | None, value: str) -> str:

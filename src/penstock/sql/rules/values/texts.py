@@ -47,7 +47,7 @@ def to_text(value: Typed) -> str:
         return once(
             value,
             lambda v: dated(
-                v, f"concat(CAST({v} AS STRING), regexp_replace(date_format({v}, 'xxx'), ':00$', ''))"
+                v, f"concat(CAST({v} AS STRING), regexp_replace(date_format({v}, 'xxxxx'), ':00$', ''))"
             ),
         )
     if kind.name == "bytea":
